@@ -24,7 +24,7 @@ impl Channel {
     /// not receive each other's events.
     ///
     /// # Errors
-    /// [`ecalls_kernel::Error::Denied`] for clients of a daemon, and without CAP_NET_ADMIN;
+    /// [`ecalls_kernel::Error::Denied`] without root or CAP_NET_ADMIN;
     /// [`ecalls_kernel::Error::Invalid`] for a name that is taken and an unknown interface;
     /// [`ecalls_kernel::Error::Unsupported`] before Linux 6.6.
     pub fn open(
@@ -34,7 +34,7 @@ impl Channel {
         kinds: &str,
         interface: &str,
     ) -> Result<Channel> {
-        let core = ecalls.core()?;
+        let core = ecalls.lane()?;
         let service = ecalls.register_service(name, format, kinds)?;
         let owner = Owner::current(core)?;
         let lane = HostedLane::open(Arc::clone(core), &owner, name, service.index(), interface)?;
@@ -54,7 +54,7 @@ impl Channel {
         (format, kinds): (&str, &str),
         interface: Option<&str>,
     ) -> Result<Channel> {
-        let core = Arc::clone(ecalls.core()?);
+        let core = Arc::clone(ecalls.lane()?);
         let service = ecalls.register_service(name, format, kinds)?;
         let owner = Owner::current(&core)?;
         let transport = Arc::new(ByRelay::default());
@@ -155,6 +155,6 @@ pub fn set_out(
     text: Option<(&str, &str)>,
     attributes: &[String],
 ) -> Result<Vec<String>> {
-    let numbers = Numbers::of(Arc::clone(ecalls.core()?), channel)?;
+    let numbers = Numbers::of(Arc::clone(ecalls.lane()?), channel)?;
     ecalls.set_out(&numbers, text, attributes, &mut Kept::default())
 }

@@ -5,8 +5,8 @@
 //! the channel is a service of the same name, to which programs subscribe as to any service; a
 //! filter at the sink (IN, KECho) is a handler in E-code of a subscription. A [`Publisher`] submits
 //! events, and so does the kernel itself, without a process: the events of any service go to the
-//! channel's sinks ([`Channel::add_sink`]) by the action `remote` of a subscription. [`frame`] has
-//! their form between hosts.
+//! channel's sinks ([`Channel::add_sink`]) by the action `remote` of a subscription, which is also
+//! how clients of the daemon publish ([`ClientPublisher`]). [`frame`] has their form between hosts.
 //!
 //! Hosts of a cluster find each other by the relay of each ([`cluster`]); without it, programs name
 //! the sinks' addresses.
@@ -27,4 +27,4 @@ mod relay;
 pub mod source;
 
 pub use channel::{Channel, set_out};
-pub use publisher::{Publisher, Sent, To};
+pub use publisher::{ClientPublisher, Publisher, Sent, To};

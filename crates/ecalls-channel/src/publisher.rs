@@ -1,15 +1,21 @@
 //! Submits events to a channel: one frame to each sink, and the same event on this host. Frames
 //! have numbers for each sink, together with those that the kernel side sends (`remote`).
+//!
+//! A client of the daemon ([`ClientPublisher`]) makes no frames: its events are those of a service
+//! of its own, which the kernel side sends.
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use ecalls::{Ecalls, Raise};
+use ecalls::{Ecalls, Raise, Service, Subscription};
 use ecalls_abi::lane::WAY_RELAY;
+use ecalls_abi::service::SubscriptionCount;
 use ecalls_abi::sink::Sink;
+use ecalls_abi::text;
 use ecalls_abi::wire::WIRE_PORT;
 use ecalls_kernel::lane::{Numbers, Transport};
 use ecalls_kernel::{Error, Result, sender};
@@ -73,7 +79,7 @@ impl Publisher {
         name: &str,
         sinks: impl IntoIterator<Item = IpAddr>,
     ) -> Result<Publisher> {
-        let numbers = Numbers::of(Arc::clone(ecalls.core()?), name)?;
+        let numbers = Numbers::of(Arc::clone(ecalls.lane()?), name)?;
         let (mut numbered, mut addresses) = (Vec::new(), Vec::new());
         for address in sinks {
             if numbers.channel().way == WAY_RELAY {
@@ -235,17 +241,98 @@ impl Publisher {
 
     /// Raises the event on this host.
     fn raise(&self, submission: &Submission) -> Result<i64> {
-        let mut raise = Raise::new(&submission.data)
-            .kind(submission.kind)
-            .slot_type(submission.slot_type)
-            .priority(submission.priority);
-        if submission.left_ns > 0 {
-            raise = raise.deadline(Duration::from_nanos(submission.left_ns));
-        }
-        match self.ecalls.raise(&self.name, &raise) {
+        match self.ecalls.raise(&self.name, &raise(submission)) {
             // Nobody subscribes here.
             Err(Error::Os { source, .. }) if source.raw_os_error() == Some(2) => Ok(0),
             other => other,
         }
+    }
+}
+
+/// Submits events of a client of the daemon, without privileges, to the sinks of a channel that
+/// another program of this host has open.
+///
+/// The kernel side chooses the sinks (the channel's filter at the source), sends and counts: each
+/// event is one of a service of this program, by the action `remote`. Subscriptions of this host do
+/// not get it.
+#[derive(Debug)]
+pub struct ClientPublisher {
+    service: Service,
+    subscription: Subscription,
+    submitted: AtomicU64,
+}
+
+/// Publishers of this process so far, for the names of their services.
+static PUBLISHERS: AtomicU32 = AtomicU32::new(0);
+
+impl ClientPublisher {
+    /// Prepares to submit events of channel `name` to its sinks.
+    ///
+    /// # Errors
+    /// [`Error::Denied`] without the right `publish` for the channel in the daemon's configuration,
+    /// [`Error::Unknown`] if no program of this host has opened it.
+    pub fn new(ecalls: &Ecalls, name: &str) -> Result<ClientPublisher> {
+        let info = ecalls.access().service_named(name)?.info;
+        let kinds = text::read(&info.kinds);
+        let number = PUBLISHERS.fetch_add(1, Ordering::Relaxed);
+        let own = format!("publisher-{}-{number}", ecalls.pid());
+        let service = ecalls.register_service(&own, info.format(), kinds)?;
+        Ok(ClientPublisher {
+            service,
+            subscription: ecalls.subscribe(&own)?.remote(name).install()?,
+            submitted: AtomicU64::new(0),
+        })
+    }
+
+    /// Gives an event to the kernel side. `false`: this user's limits let it raise no more now, and
+    /// the event is counted.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a submission that no frame can carry, or with attributes: those are
+    /// the host's, for its own programs to tell.
+    pub fn submit(&self, submission: &Submission) -> Result<bool> {
+        if !submission.attributes.is_empty() {
+            return Err(Error::Invalid {
+                what: "the attributes of an event",
+                given: format!("{} attributes", submission.attributes.len()),
+                expected: "none from a client of the daemon: they are the host's",
+            });
+        }
+        let is_raised = self.service.raise(&raise(submission))? > 0;
+        self.submitted
+            .fetch_add(is_raised.into(), Ordering::Relaxed);
+        Ok(is_raised)
+    }
+
+    /// What has become of the events submitted so far, once that is known of all, after `time` at
+    /// the latest: the kernel side has `delivered` them to the channel's buffer, `filtered` them
+    /// since the channel had no sink for them, or dropped them. An event that is under way when
+    /// this publisher ends is lost.
+    ///
+    /// # Errors
+    /// [`Error::DaemonGone`].
+    pub fn fates(&self, time: Duration) -> Result<SubscriptionCount> {
+        let (begin, submitted) = (Instant::now(), self.submitted.load(Ordering::Relaxed));
+        loop {
+            let count = self.subscription.count()?;
+            let dropped: u64 = count.dropped.iter().sum();
+            let known = count.delivered + count.filtered + count.late + dropped;
+            if known >= submitted || begin.elapsed() >= time {
+                return Ok(count);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// The event on this host.
+fn raise(submission: &Submission) -> Raise<'_> {
+    let raise = Raise::new(&submission.data)
+        .kind(submission.kind)
+        .slot_type(submission.slot_type)
+        .priority(submission.priority);
+    match submission.left_ns {
+        0 => raise,
+        left_ns => raise.deadline(Duration::from_nanos(left_ns)),
     }
 }

@@ -12,9 +12,9 @@ pub use ecalls_kernel::lane::LaneStat;
 /// channel that had been closed.
 ///
 /// # Errors
-/// [`ecalls_kernel::Error::Denied`] for clients of a daemon.
+/// [`ecalls_kernel::Error::Denied`] for clients of a daemon without root's rights.
 pub fn channels(ecalls: &Ecalls) -> Result<(Vec<LaneStat>, LaneCount, LaneOut)> {
-    ecalls_kernel::lane::lanes(ecalls.core()?)
+    ecalls_kernel::lane::lanes(ecalls.lane()?)
 }
 
 /// A host as people write it ([`Host`]).

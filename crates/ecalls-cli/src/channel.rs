@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ecalls::{Ecalls, Format};
 use ecalls_channel::frame::Submission;
-use ecalls_channel::{Publisher, set_out};
+use ecalls_channel::{ClientPublisher, Publisher, set_out};
 use serde::Serialize;
 
 use self::list::{ListArgs, Pairs, print_one};
@@ -18,7 +18,7 @@ use self::open::{CreateArgs, OpenArgs};
 use crate::chain::ChainArgs;
 use crate::duration;
 use crate::ecode::text;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Code, Failure, Outcome};
 use crate::held::HeldArgs;
 use crate::output::{Output, note};
 use crate::raise::{data, find_kind, pair};
@@ -129,7 +129,14 @@ struct PubArgs {
 
 const PUB_HELP: &str = "\
 Keys with --json: channel, sinks (number of hosts to which it was sent), failed (an object: reason
-by address of a host to which it could not be sent), offered (subscriptions on this host).";
+by address of a host to which it could not be sent), offered (subscriptions on this host).
+
+Without root, where the daemon runs, this needs the right `publish` for the channel
+(`man 5 ecallsd.toml`). The kernel sends the event to the channel's sinks then, and to no
+subscription on this host; `sinks` is null unless there is none.";
+
+/// How long a client of the daemon waits to learn what has become of its event.
+const FATE: Duration = Duration::from_secs(2);
 
 fn attribute(text: &str) -> Result<(u8, u64), String> {
     let (number, value) = pair(text)?;
@@ -184,7 +191,7 @@ fn forward(args: &ForwardArgs) -> Outcome {
         "forwarding {} to the sinks of {}",
         args.service, args.channel
     ));
-    args.held.wait(&stop);
+    args.held.wait(&stop, &ecalls)?;
     drop(subscription);
     print_one(&ecalls, &args.channel, args.held.json)
 }
@@ -192,21 +199,28 @@ fn forward(args: &ForwardArgs) -> Outcome {
 fn publish(args: &PubArgs) -> Outcome {
     let name = &args.channel;
     let ecalls = joined(name)?;
-    let publisher = match args.sinks[..] {
-        [] => Publisher::to_sinks(&ecalls, name)?,
-        _ => Publisher::new(&ecalls, name, args.sinks.iter().copied())?,
-    };
     let info = ecalls.access().service_named(name)?.info;
     let (kind, kind_name) = find_kind(&info, args.kind.as_deref())?;
     let left = args.deadline.map_or(0, |time| time.as_nanos());
-    let sent = publisher.submit(&Submission {
+    let submission = Submission {
         data: data(&Format::parse(info.format())?, &args.fields)?,
         kind,
         slot_type: args.slot_type,
         priority: args.priority,
         left_ns: u64::try_from(left).unwrap_or(u64::MAX),
         attributes: args.attributes.clone(),
-    })?;
+    };
+    if let Err(denied @ ecalls::Error::Denied { .. }) = ecalls.lane() {
+        return match args.sinks[..] {
+            [] => publish_as_client(&ecalls, args, &kind_name, &submission),
+            _ => Err(denied.into()),
+        };
+    }
+    let publisher = match args.sinks[..] {
+        [] => Publisher::to_sinks(&ecalls, name)?,
+        _ => Publisher::new(&ecalls, name, args.sinks.iter().copied())?,
+    };
+    let sent = publisher.submit(&submission)?;
     let mut out = Output::new(args.json);
     let failed: Vec<_> = sent
         .failed
@@ -216,7 +230,7 @@ fn publish(args: &PubArgs) -> Outcome {
     if args.json {
         out.object(&Published {
             channel: name,
-            sinks: sent.sinks,
+            sinks: Some(sent.sinks),
             failed: Pairs(
                 failed
                     .iter()
@@ -241,11 +255,46 @@ fn publish(args: &PubArgs) -> Outcome {
     Ok(())
 }
 
+/// The same for a client of the daemon that may not make frames.
+fn publish_as_client(
+    ecalls: &Ecalls,
+    args: &PubArgs,
+    kind: &str,
+    submission: &Submission,
+) -> Outcome {
+    let channel = &args.channel;
+    let publisher = ClientPublisher::new(ecalls, channel)?;
+    publisher.submit(submission)?;
+    let fate = publisher.fates(FATE)?;
+    let has_sink = fate.delivered > 0;
+    if !has_sink && fate.filtered == 0 {
+        let why = "the event was dropped: its deadline had passed, or a limit of this user or the \
+                   channel's buffer was full (`ecalls stat`)";
+        return Err(Failure::new(Code::Failed, why));
+    }
+    let mut out = Output::new(args.json);
+    if args.json {
+        out.object(&Published {
+            channel,
+            sinks: (!has_sink).then_some(0),
+            failed: Pairs(Vec::new()),
+            offered: 0,
+        })?;
+    } else {
+        let to = match has_sink {
+            true => "the kernel sends it to the channel's sinks",
+            false => "no host gets it: the channel has no sink, or its filter chose none",
+        };
+        out.line(format!("published {channel} {kind}: {to}"))?;
+    }
+    out.flush()
+}
+
 /// A published event, as printed with `--json`.
 #[derive(Debug, Serialize)]
 struct Published<'a> {
     channel: &'a str,
-    sinks: usize,
+    sinks: Option<usize>,
     failed: Pairs<String>,
     offered: i64,
 }

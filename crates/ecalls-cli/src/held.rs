@@ -2,8 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use ecalls::Ecalls;
+
 use crate::duration;
+use crate::exit::Outcome;
 use crate::stop::Stop;
+
+/// How often the daemon is looked at.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// The events of what is made.
 #[derive(Debug, clap::Args)]
@@ -34,7 +40,16 @@ impl HeldArgs {
     }
 
     /// Waits for the end.
-    pub(crate) fn wait(&self, stop: &Stop) {
-        stop.sleep(self.time.unwrap_or(Duration::MAX));
+    ///
+    /// # Errors
+    /// [`ecalls::Error::DaemonGone`]: with the daemon, what it holds for this command has ended.
+    pub(crate) fn wait(&self, stop: &Stop, ecalls: &Ecalls) -> Outcome {
+        let begin = Instant::now();
+        while !self.is_over(stop, begin) {
+            ecalls.check()?;
+            let left = self.time.map(|time| time.saturating_sub(begin.elapsed()));
+            stop.sleep(left.unwrap_or(LOOK).min(LOOK));
+        }
+        Ok(())
     }
 }

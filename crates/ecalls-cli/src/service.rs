@@ -131,7 +131,7 @@ impl Given {
 }
 
 fn hold(ecalls: &Ecalls, stop: &Stop, index: u32, held: &HeldArgs) -> Outcome {
-    held.wait(stop);
+    held.wait(stop, ecalls)?;
     let mut out = Output::new(held.json);
     let stat = ecalls.access().service_stat(index)?;
     services::print(&mut out, &[Row::new(&stat)])?;

@@ -83,6 +83,15 @@ pub trait Access: Debug + Send + Sync {
     /// [`Error::Denied`] for a client of the daemon.
     fn core(&self) -> Result<&Arc<Core>>;
 
+    /// The core as far as channels among hosts need it: its host, and a client of the daemon that
+    /// could host one, read and write their tables themselves.
+    ///
+    /// # Errors
+    /// [`Error::Denied`] for other clients, [`Error::DaemonGone`].
+    fn lane(&self) -> Result<&Arc<Core>> {
+        self.core()
+    }
+
     /// The id of this process in the kernel's initial namespace.
     fn pid(&self) -> u32;
 

@@ -5,6 +5,10 @@
 //! that has joined holds the core's maps, programs and links, so the core lives until the last of
 //! these programs ends, for whatever reason, and then disappears completely: nothing is pinned.
 //! What not every program needs is loaded on first use (`part`).
+//!
+//! A daemon has its core for itself. Programs with the same rights can be its guests, for tables
+//! that the daemon leaves to them (`lane`): they open what the daemon has loaded, load and attach
+//! nothing, and do not keep the core alive, so that the next daemon can start.
 
 pub(crate) mod audience;
 pub mod builtin;
@@ -123,6 +127,41 @@ impl Core {
 
     /// Joins the core that the lock's file names, if it is alive.
     fn join(lock: &Lock) -> Result<Option<Core>> {
+        let Some((alive, map, host)) = Core::running(lock)? else {
+            return Ok(None);
+        };
+        if host.is_daemon() {
+            return Err(Error::Hosted { pid: host.pid });
+        }
+        check_build(&host)?;
+        // Opening fails here if the core is being torn down; then there is none.
+        match Core::from_host(alive, map, &host) {
+            Ok(Some(core)) if core.is_healthy() => Ok(Some(core)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Opens the core of the daemon that is process `daemon`, as a guest.
+    ///
+    /// # Errors
+    /// [`Error::Denied`] without the right to open maps by their ids; [`Error::Hosted`] if the core
+    /// of this instance is another program's; [`Error::DaemonGone`].
+    pub(crate) fn visit(daemon: u32) -> Result<Core> {
+        let (alive, map, host) = Core::running(&lock()?)?.ok_or(Error::DaemonGone)?;
+        if !host.is_daemon() || host.pid != daemon {
+            return Err(Error::Hosted { pid: host.pid });
+        }
+        check_build(&host)?;
+        Core::from_host(alive, map, &host)?.ok_or(Error::DaemonGone)
+    }
+
+    /// Whether this program is a guest in the core of a daemon.
+    pub(crate) fn is_guest(&self) -> bool {
+        self.daemon && !self.loaded_here
+    }
+
+    /// The record of the core that the lock's file names, if it is alive.
+    fn running(lock: &Lock) -> Result<Option<(Alive, MapHandle, Host)>> {
         let alive = Alive::open(Subject::Core)?;
         if !alive.others()? {
             return Ok(None);
@@ -132,27 +171,7 @@ impl Core {
         let Some(host) = read_host(&map).filter(Host::is_ready) else {
             return Ok(None);
         };
-        if map.name() != HOST_MAP {
-            return Ok(None);
-        }
-        if host.is_daemon() {
-            return Err(Error::Hosted { pid: host.pid });
-        }
-        if host.version != ABI_VERSION {
-            return Err(Error::Version {
-                theirs: host.version,
-                ours: ABI_VERSION,
-                pid: host.pid,
-            });
-        }
-        if host.ready != tables_checksum() {
-            return Err(Error::OtherBuild { pid: host.pid });
-        }
-        // Opening fails here if the core is being torn down; then there is none.
-        match Core::from_host(alive, map, &host) {
-            Ok(Some(core)) if core.is_healthy() => Ok(Some(core)),
-            _ => Ok(None),
-        }
+        Ok((map.name() == HOST_MAP).then_some((alive, map, host)))
     }
 
     /// Opens everything of a core except its parts; `None` when no program holds it any more.
@@ -160,7 +179,7 @@ impl Core {
         let links = PROGRAMS
             .iter()
             .zip(host.link_ids)
-            .filter(|(program, id)| *id != 0 && program.role == Role::Always)
+            .filter(|(program, id)| *id != 0 && program.role == Role::Always && !host.is_daemon())
             .map(|(_, id)| sys::link_by_id(id))
             .collect::<Result<Vec<_>>>()?;
         let mut loaded = Loaded::default();
@@ -181,8 +200,10 @@ impl Core {
         if !core.alive.others()? {
             return Ok(None);
         }
-        core.give_sign()?;
-        core.hold_pinned()?;
+        if !core.is_guest() {
+            core.give_sign()?;
+            core.hold_pinned()?;
+        }
         Ok(Some(core))
     }
 
@@ -488,6 +509,21 @@ fn table<T: FromBytes + IntoBytes + Immutable>(
     let map =
         MapHandle::try_from(map).map_err(|error| Error::from_bpf("opening a table", &error))?;
     Ok(Table::new(map))
+}
+
+/// That a core was loaded by a program of this build.
+fn check_build(host: &Host) -> Result<()> {
+    if host.version != ABI_VERSION {
+        return Err(Error::Version {
+            theirs: host.version,
+            ours: ABI_VERSION,
+            pid: host.pid,
+        });
+    }
+    match host.ready == tables_checksum() {
+        true => Ok(()),
+        false => Err(Error::OtherBuild { pid: host.pid }),
+    }
 }
 
 fn read_host(map: &MapHandle) -> Option<Host> {

@@ -84,6 +84,15 @@ impl Ecalls {
         self.access.core()
     }
 
+    /// The core as far as channels among hosts (the crate `ecalls-channel`) need it: also for
+    /// privileged clients of the daemon.
+    ///
+    /// # Errors
+    /// [`crate::Error::Denied`] for other clients.
+    pub fn lane(&self) -> Result<&Arc<Core>> {
+        self.access.lane()
+    }
+
     /// Loads all parts of the core that this program hosts: before it gives up the privileges by
     /// which it loads. For a client of the daemon there is nothing to load.
     ///

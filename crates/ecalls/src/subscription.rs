@@ -25,6 +25,7 @@ use ecalls_abi::subscription::{
     ACTION_FIXED_VALUE, ACTION_HANDLER, ACTION_MEMORY, ACTION_SIGNAL, ACTION_THREAD, ACTION_USER,
     Action, SCOPE_ALL,
 };
+use ecalls_abi::wire::text_id;
 use ecalls_kernel::handle::SubscriptionHandle;
 use ecalls_kernel::lane::Numbers;
 use ecalls_kernel::stat::ServiceStat;
@@ -217,7 +218,7 @@ impl SubscriptionBuilder {
     /// Next action: the event goes to other hosts, to all sinks of the channel `name` that a
     /// program of this host has open (the crate `ecalls-channel`). What the chain has made of the
     /// event's data must have the channel's format. The chain ends here if the channel has no
-    /// sink. Only programs that host the core can do this.
+    /// sink. A client of the daemon needs the right `publish` for the channel.
     #[must_use]
     pub fn remote(mut self, name: &str) -> SubscriptionBuilder {
         let mut action = Action::new_zeroed();
@@ -391,7 +392,11 @@ enum Making {
 
 /// The arguments of the handler that sends data of this format to the sinks of a channel.
 fn remote(ecalls: &Ecalls, name: &str, format: &str) -> Result<[u64; 3]> {
-    let numbers = Numbers::of(Arc::clone(ecalls.core()?), name)?;
+    let arguments = match ecalls.core() {
+        Ok(core) => Numbers::of(Arc::clone(core), name)?.remote(),
+        // The daemon looks for it, and writes the rest.
+        Err(_) => [0, text_id(name), 0],
+    };
     let service = ecalls.access().service_named(name)?;
     let expected = service.info.format();
     if Format::parse(format)?.fields != Format::parse(expected)?.fields {
@@ -401,7 +406,7 @@ fn remote(ecalls: &Ecalls, name: &str, format: &str) -> Result<[u64; 3]> {
             expected: "the two must be the same; an `output` in E-code can make it so",
         });
     }
-    Ok(numbers.remote())
+    Ok(arguments)
 }
 
 /// A handler in E-code that is installed.

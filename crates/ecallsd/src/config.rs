@@ -240,6 +240,8 @@ pub struct Allow {
     pub see: See,
     /// May subscribe to application services of other users.
     pub application_services: bool,
+    /// May send events to the other hosts of the channels that `services` names.
+    pub publish: bool,
     /// May use handlers that read the receiver's memory.
     pub sleeping_handlers: bool,
     /// May load services into the kernel. This is as good as being root.

@@ -13,6 +13,7 @@ use std::collections::HashSet;
 use ecalls_abi::ecode::HANDLER_ECODE;
 use ecalls_abi::handler::HANDLER_SLEEPING;
 use ecalls_abi::subscription::{ACTION_HANDLER, ACTION_THREAD, Action};
+use ecalls_abi::wire::text_id;
 
 use crate::config::{Allow, Config, Limits, Names, See};
 
@@ -198,6 +199,30 @@ impl Policy {
             See::All => Scope::All,
             See::Own if sees_owner => Scope::All,
             See::Own => Scope::Own,
+        })
+    }
+
+    /// Decides whether a client may send events to the other hosts of the channel with this id
+    /// ([`text_id`] of its name).
+    ///
+    /// # Errors
+    /// The right that it lacks.
+    pub fn publish(&self, client: &Client, channel: u64) -> Result<(), Denied> {
+        let mut rules = self.rules_for(client).map(|rule| &rule.allow);
+        let may = rules.any(
+            |Allow {
+                 publish, services, ..
+             }| {
+                let names = |name: &String| text_id(name) == channel;
+                *publish && (services.is_empty() || services.iter().any(names))
+            },
+        );
+        if may || client.uid == 0 {
+            return Ok(());
+        }
+        Err(Denied {
+            action: "sending events to other hosts of this channel",
+            needs: "a rule with publish in the daemon's configuration",
         })
     }
 

@@ -240,7 +240,9 @@ fn nobody_gets_what_belongs_to_another() {
     let mut remote = to_task(own);
     remote.action[0].kind = ACTION_HANDLER;
     remote.action[0].handler = HANDLER_REMOTE;
-    assert_eq!(denied(remote), REFUSED_INVALID, "sending to other hosts");
+    assert_eq!(denied(remote), REFUSED_DENIED, "sending to other hosts");
+    remote.action[0].kind = ACTION_THREAD;
+    assert_eq!(denied(remote), REFUSED_INVALID, "doing so in a thread");
     let to_service = Subscribe {
         service,
         ..to_task(own)

@@ -90,7 +90,7 @@ another format is refused. Keys with --json: see `ecalls channel list --help`.
 
 With --cluster, the other hosts are found by the relay, see `ecalls channel create --help`.
 
-This needs root, and Linux 6.6 or newer. A host that runs the daemon cannot open channels yet.";
+This needs root, and Linux 6.6 or newer. Where the daemon runs, the channel ends with it.";
 
 /// Creates.
 pub(super) fn create(args: &CreateArgs) -> Outcome {
@@ -130,7 +130,7 @@ pub(super) fn open(args: &OpenArgs) -> Outcome {
         .iter()
         .try_for_each(|sink| channel.add_sink(*sink))?;
     announce(name, Some(interface), &channel);
-    args.held.wait(&stop);
+    args.held.wait(&stop, &ecalls)?;
     print_one(&ecalls, name, args.held.json)
 }
 
@@ -150,7 +150,7 @@ fn in_cluster(wanted: &Wanted<'_>, held: &HeldArgs) -> Outcome {
     let name = wanted.name.to_owned();
     let opened = ClusterChannel::open(&ecalls, wanted, move |change| tell(&name, &change))?;
     announce(wanted.name, opened.interface(), opened.channel());
-    held.wait(&stop);
+    held.wait(&stop, &ecalls)?;
     print_one(&ecalls, wanted.name, held.json)
 }
 

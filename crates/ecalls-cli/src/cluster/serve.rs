@@ -68,7 +68,7 @@ while they waited), late (nobody waited for the answer any more), waiting (now),
 duplicate (messages that had arrived before), stray (messages that nothing explains). granted =
 reserved + confirmed + released + cancelled + expired + lapsed.
 
-This needs root, and Linux 6.6 or newer. A host that runs the daemon cannot open channels yet.";
+This needs root, and Linux 6.6 or newer. Where the daemon runs, the manager ends with it.";
 
 fn offer(text: &str) -> Result<(Resource, u64), String> {
     let (name, amount) = pair(text)?;

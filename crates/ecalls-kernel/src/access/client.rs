@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ecalls_abi::channel::Id;
 use ecalls_abi::downcall::{Generic, Op};
@@ -37,6 +37,8 @@ pub(crate) struct Client {
     program: Option<OwnedFd>,
     /// The channel for generic calls, if the kernel has a fast call.
     calls: Mutex<Option<Arc<Calls>>>,
+    /// The daemon's core, if this program has been its guest.
+    guest: OnceLock<Arc<Core>>,
 }
 
 /// An object that the daemon holds for this program.
@@ -84,6 +86,7 @@ impl Client {
             connection: Arc::new(connection),
             program,
             calls: Mutex::default(),
+            guest: OnceLock::new(),
         }))
     }
 
@@ -132,6 +135,22 @@ impl Access for Client {
             action: "using the core's tables",
             privilege: "to host the core: stop the daemon first (systemctl stop ecallsd)",
         })
+    }
+
+    fn lane(&self) -> Result<&Arc<Core>> {
+        self.check()?;
+        if let Some(core) = self.guest.get() {
+            return Ok(core);
+        }
+        if !sys::may_host() {
+            return Err(Error::Denied {
+                action: "using the tables of channels among hosts",
+                privilege: "root; rules of the daemon's configuration can let others subscribe \
+                            (application_services) and publish (publish)",
+            });
+        }
+        let core = Core::visit(self.connection.welcome().daemon)?;
+        Ok(self.guest.get_or_init(|| Arc::new(core)))
     }
 
     fn pid(&self) -> u32 {

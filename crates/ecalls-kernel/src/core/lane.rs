@@ -94,27 +94,18 @@ impl Numbers {
     /// # Errors
     /// [`Error::Unknown`] if none has.
     pub fn of(core: Arc<Core>, name: &str) -> Result<Numbers> {
-        let unknown = || Error::Unknown {
+        let (index, channel) = opened(&core, text_id(name))?.ok_or_else(|| Error::Unknown {
             what: "channel",
             name: name.to_owned(),
             hint: "a program of this host opens it: `ecalls channel open`".to_owned(),
-        };
-        if core.living_part(PART)?.is_none() {
-            return Err(unknown());
-        }
-        let index = find(&core, text_id(name))?.ok_or_else(unknown)?;
-        let rows = Rows::of(&core)?;
-        let channel = rows.table.get(index)?;
-        match is_held(&core, &channel) {
-            true => Ok(Numbers {
-                sinks: Sinks::of(&core)?,
-                core,
-                rows,
-                index,
-                channel,
-            }),
-            false => Err(unknown()),
-        }
+        })?;
+        Ok(Numbers {
+            rows: Rows::of(&core)?,
+            sinks: Sinks::of(&core)?,
+            core,
+            index,
+            channel,
+        })
     }
 
     /// That the channel has not been closed and its row given to another one. The caller holds the
@@ -129,7 +120,7 @@ impl Numbers {
 
     /// The arguments of the kernel handler `remote` by which events go to this channel.
     pub fn remote(&self) -> [u64; 3] {
-        [u64::from(self.index), self.channel.id, self.channel.epoch]
+        arguments(self.index, &self.channel)
     }
 
     /// The channel's row as it was opened.
@@ -415,8 +406,35 @@ fn is_held(core: &Core, row: &LaneChannel) -> bool {
     identity.is_ok_and(|identity| identity.start_ns == row.owner_start)
 }
 
-fn find(core: &Core, id: u64) -> Result<Option<u32>> {
-    lookup(core.map("lane_ids")?, id.as_bytes(), "looking a channel up")
+/// The row of the channel with this id, if a living program has it open.
+fn opened(core: &Core, id: u64) -> Result<Option<(u32, LaneChannel)>> {
+    if core.living_part(PART)?.is_none() {
+        return Ok(None);
+    }
+    let ids = core.map("lane_ids")?;
+    let index: Option<u32> = lookup(ids, id.as_bytes(), "looking a channel up")?;
+    let Some(index) = index else { return Ok(None) };
+    let row = lookup(
+        core.map("lane_channels")?,
+        &index.to_ne_bytes(),
+        "reading a channel",
+    )?;
+    let row = row.filter(|row: &LaneChannel| row.id == id && is_held(core, row));
+    Ok(row.map(|row| (index, row)))
+}
+
+/// The arguments of the kernel handler `remote` by which events go to the channel with this id;
+/// `None`: no program of this host has it open.
+///
+/// # Errors
+/// Those of reading the tables.
+pub fn remote(core: &Core, id: u64) -> Result<Option<[u64; 3]>> {
+    let opened = opened(core, id)?;
+    Ok(opened.map(|(index, row)| arguments(index, &row)))
+}
+
+fn arguments(index: u32, row: &LaneChannel) -> [u64; 3] {
+    [u64::from(index), row.id, row.epoch]
 }
 
 fn counts(core: &Core) -> Result<Table<LaneCount>> {

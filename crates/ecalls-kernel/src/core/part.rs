@@ -14,7 +14,7 @@
 //! still being loaded, and a process that ends meanwhile leaves ids without a sign.
 //!
 //! A daemon loads the parts that clients can need before it gives up the right to read files
-//! ([`Core::complete`]).
+//! ([`Core::complete`]). Its guests open those, load none, and give no sign.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -191,13 +191,22 @@ impl Core {
         let mut loaded = match self.join_part(name, &alive)? {
             Some(loaded) => loaded,
             None if !may_load => return Ok(None),
+            None if self.is_guest() => {
+                return Err(Error::Denied {
+                    action: "using a part of the core that the daemon has not loaded",
+                    privilege: "a daemon that starts with CAP_NET_ADMIN, as its unit has it, and \
+                                a kernel that supports the part (`ecalls doctor`)",
+                });
+            }
             None => self.load_part(objects::find(name)).inspect_err(|error| {
                 if let Some(lack) = Lack::of(error) {
                     let _ = part.lack.set(lack);
                 }
             })?,
         };
-        loaded.give_sign(alive)?;
+        if !self.is_guest() {
+            loaded.give_sign(alive)?;
+        }
         Ok(Some(part.loaded.get_or_init(|| loaded)))
     }
 

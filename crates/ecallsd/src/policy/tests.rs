@@ -183,6 +183,25 @@ fn memory_is_read_only_by_rule_and_only_of_the_same_user() {
 }
 
 #[test]
+fn events_go_to_other_hosts_of_the_channels_that_a_rule_names() {
+    let rule = "[[allow]]\nusers = [\"alice\"]\nservices = [\"load\"]\npublish = true\n";
+    let other = "[[allow]]\nservices = [\"load\"]\napplication_services = true\n";
+    let cases = [
+        ("", ALICE, "load", false),
+        ("", 0, "load", true),
+        (rule, ALICE, "load", true),
+        (rule, ALICE, "loads", false),
+        (rule, BOB, "load", false),
+        (other, ALICE, "load", false),
+        ("[[allow]]\npublish = true\n", BOB, "anything", true),
+    ];
+    for (text, uid, channel, allowed) in cases {
+        let decision = policy(text).publish(&client(uid), text_id(channel));
+        assert_eq!(decision.is_ok(), allowed, "{text:?} {uid} {channel}");
+    }
+}
+
+#[test]
 fn parameters_and_services_need_a_rule() {
     let with = policy("[[allow]]\nadd_services = true\nset_parameters = true\n");
     let without = policy("");

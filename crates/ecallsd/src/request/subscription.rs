@@ -12,6 +12,7 @@ use ecalls_abi::subscription::{
 };
 use ecalls_kernel::Error;
 use ecalls_kernel::handler::Handler;
+use ecalls_kernel::lane;
 use ecalls_kernel::subscription::{HostedSubscription, Request};
 
 use super::{Context, No, Result, done};
@@ -66,17 +67,21 @@ pub fn look(context: &Context<'_>, body: &Subscribe) -> Result<Decided> {
             "0 or 1: it coalesces",
         ));
     }
-    for action in actions {
+    let mut actions = actions.to_vec();
+    for action in &mut actions {
         check(context, action)?;
+        if action.kind == ACTION_HANDLER && action.handler == HANDLER_REMOTE {
+            action.argument = publish(context, action.argument[1])?;
+        }
     }
     let channel = match body.channel {
         0 => None,
         id => Some(own_channel(context, id)?),
     };
     let receiver = receiver(context, body.receiver)?;
-    let scope = decide(context, body.service, &receiver, actions)?;
+    let scope = decide(context, body.service, &receiver, &actions)?;
     Ok(Decided {
-        actions: actions.to_vec(),
+        actions,
         channel,
         receiver,
         scope,
@@ -188,14 +193,26 @@ fn decide(
     Ok(context.policy.subscribe(who, &service, receiver, actions)?)
 }
 
+/// The arguments of `remote` for the channel with this id, if the client may publish there.
+fn publish(context: &Context<'_>, id: u64) -> Result<[u64; 3]> {
+    context.policy.publish(&context.client.who, id)?;
+    lane::remote(context.core, id)?.ok_or_else(|| {
+        No::from(Error::Unknown {
+            what: "channel with the id",
+            name: format!("{id:016x}"),
+            hint: "a program of this host opens it: `ecalls channel open`".to_owned(),
+        })
+    })
+}
+
 /// Checks the properties of an action on which the kernel side relies.
 fn check(context: &Context<'_>, action: &Action) -> Result<()> {
     match action.kind {
-        // What goes to other hosts is for programs that host the core.
-        ACTION_HANDLER | ACTION_THREAD if action.handler == HANDLER_REMOTE => Err(No::invalid(
+        // It has no place in a kernel thread, whoever subscribes.
+        ACTION_THREAD if action.handler == HANDLER_REMOTE => Err(No::invalid(
             "the kernel handler",
             action.handler,
-            "one that clients may use; `remote` is for programs that host the core",
+            "one that runs in a thread; `remote` does not",
         )),
         ACTION_HANDLER if action.handler < HANDLERS_BUILT_IN => Ok(()),
         // The subscription's constructor checks that each has its program.
