@@ -7,7 +7,8 @@
 //! monitor tries again a millisecond later. An exception is a wait for a futex inside of the C
 //! library: whom it waits for may need this processor.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,9 @@ struct Parts {
     signal: c_int,
     interrupt: c_int,
 }
+
+/// `dladdr1` gives the symbol that an address has.
+const RTLD_DL_SYMENT: c_int = 1;
 
 unsafe extern "C" {
     /// Of the signals that the C library gives to libraries: the lowest priority that is free.
@@ -74,11 +78,27 @@ fn object_of(address: usize) -> Option<((usize, usize), bool)> {
     found.1
 }
 
+/// Where a function is. To a program that takes its address the linker may have given a stub of
+/// that name, which only jumps to the function.
+fn named(name: &CStr) -> usize {
+    let mut info = MaybeUninit::<libc::Dl_info>::uninit();
+    let mut symbol = ptr::null_mut::<libc::Elf64_Sym>();
+    // SAFETY: looks up a name, and its address; the variables are for what is found. A symbol is of
+    // an object that stays loaded.
+    unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+        let to = (&raw mut symbol).cast();
+        let is_known = libc::dladdr1(found, info.as_mut_ptr(), to, RTLD_DL_SYMENT) != 0;
+        let is_stub = is_known && symbol.as_ref().is_some_and(|symbol| symbol.st_shndx == 0);
+        if is_stub {
+            libc::dlsym(libc::RTLD_NEXT, name.as_ptr()).addr()
+        } else {
+            found.addr()
+        }
+    }
+}
+
 fn look() -> Parts {
-    let named = |name: &std::ffi::CStr| {
-        // SAFETY: looks up a name.
-        unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr()
-    };
     let malloc = object_of(named(c"malloc"));
     // SAFETY: asks.
     let vdso = usize::try_from(unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) }).unwrap_or(0);

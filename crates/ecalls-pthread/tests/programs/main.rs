@@ -63,7 +63,11 @@ fn both(mut each: impl FnMut(Sees)) {
 
 /// Compiles a program of tests/c.
 fn compile(name: &str) -> PathBuf {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    compile_as(name, name, &[])
+}
+
+fn compile_as(to: &str, name: &str, flags: &[&str]) -> PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(to);
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
     let mut compiler = Command::new("cc");
     compiler.args([
@@ -78,6 +82,7 @@ fn compile(name: &str) -> PathBuf {
     output(
         compiler
             .arg(&program)
+            .args(flags)
             .arg(sources.join(name).with_extension("c")),
     );
     program
@@ -132,6 +137,16 @@ fn a_thread_is_cancelled_wherever_it_waits() {
 #[test]
 fn a_thread_that_computes_does_not_stop_others() {
     both(|sees| drop(check("slices", "1", sees)));
+}
+
+/// It has no `malloc` of its own, only a stub that jumps to it.
+#[test]
+fn a_program_at_a_fixed_address_has_time_slices() {
+    let program = compile_as("fixed", "posix", &["-fno-pie", "-no-pie"]);
+    both(|sees| {
+        let mut command = Command::new(&program);
+        output(threaded(command.args(["slices", "1"]), sees));
+    });
 }
 
 #[test]
