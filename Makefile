@@ -115,6 +115,10 @@ nightly:
 	tools/setup build test arm64
 	cargo test --release -p ecode -- --nocapture
 	ECALLS_TEST_ROOT=1 cargo test --release -p ecalls-kernel --test ecode -- --nocapture
+	tools/setup deb
+	ECALLS_NIGHTLY=1 tools/test deb
+	ECALLS_NIGHTLY=1 ECALLS_TEST_ROOT=1 cargo test -p ecalls --test lifecycle
+	ECALLS_NIGHTLY=1 ECALLS_TEST_ROOT=1 cargo test -p ecallsd --test attack -- daemon_killed
 	ECALLS_TEST_ROOT=1 tools/arm64 cargo test -p ecalls --test conformance --test downcall \
 		--test sources --test ecode
 	tools/judges target/judges

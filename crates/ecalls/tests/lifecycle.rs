@@ -24,13 +24,12 @@ const ROLE: &str = "ECALLS_TEST_ROLE";
 /// How long to wait for other programs to leave the core.
 const OTHERS: Duration = Duration::from_secs(120);
 
-/// How often a host is killed.
-const KILLS: u32 = 100;
+/// How often a host is killed; with `ECALLS_NIGHTLY` oftener.
+const KILLS: u32 = 30;
+const KILLS_NIGHTLY: u32 = 300;
 
-/// Every other host is killed after at most so long, from its start on: while it loads the core,
-const LOADING_MS: u32 = 700;
-
-/// and the others after at most so long, from when they have it.
+/// Every other host is killed while it loads the core, and the others after at most so long, from
+/// when they have it.
 const USING_MS: u32 = 200;
 
 /// Starts this binary as a host; the test `host` below is what it does.
@@ -240,18 +239,23 @@ fn parts_are_shared_and_loaded_anew_after_their_holders(before: &[(u32, String)]
 }
 
 fn killed_hosts_leave_nothing(before: &[(u32, String)]) {
+    let nightly = std::env::var_os("ECALLS_NIGHTLY").is_some();
+    let kills = if nightly { KILLS_NIGHTLY } else { KILLS };
+    let mut loading_ms = 1;
     // A fixed sequence: a failure can be repeated.
     let mut seed = 0x2545_f491_u32;
-    for round in 0..KILLS {
+    for round in 0..kills {
         seed ^= seed << 13;
         seed ^= seed >> 17;
         seed ^= seed << 5;
+        let begin = Instant::now();
         let mut child = start("busy");
         let life_ms = if round % 2 == 0 {
-            seed % LOADING_MS
-        } else {
             child.lines().find("ready", PATIENCE);
+            loading_ms = u32::try_from(begin.elapsed().as_millis()).expect("a short time") + 1;
             seed % USING_MS
+        } else {
+            seed % loading_ms
         };
         let life = Duration::from_millis(u64::from(life_ms));
         std::thread::sleep(life);

@@ -38,7 +38,7 @@ pub(crate) const ROLES: Roles = &[
 ];
 
 /// How long a flood lasts.
-const TIME: Duration = Duration::from_millis(1000);
+const TIME: Duration = Duration::from_millis(700);
 
 fn flood_of_events_is_throttled_and_leaves_others_alone() {
     let scene = Scene::begin();

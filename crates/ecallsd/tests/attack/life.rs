@@ -33,15 +33,13 @@ pub(crate) const ROLES: Roles = &[
 /// How often a client is killed.
 const KILLS: u32 = 100;
 
-/// How often the daemon is; `ECALLS_DAEMON_KILLS` says another number.
-const DAEMON_KILLS: u32 = 40;
+/// How often the daemon is; with `ECALLS_NIGHTLY` oftener.
+const DAEMON_KILLS: u32 = 20;
+const DAEMON_KILLS_NIGHTLY: u32 = 200;
 
 /// A client lives at most so long, ms: long enough for all that it does, short enough to be killed
 /// in the middle of it.
 const CLIENT_MS: u64 = 60;
-
-/// A daemon that is killed while it starts lives at most so long, ms: it loads the core then.
-const DAEMON_MS: u64 = 500;
 
 /// A daemon that is killed while it serves lives at most so long, ms, from its first answer on.
 const SERVING_MS: u64 = 200;
@@ -52,8 +50,12 @@ fn kills() -> u32 {
 }
 
 fn daemon_kills() -> u32 {
-    let wanted = std::env::var("ECALLS_DAEMON_KILLS").ok();
-    wanted.map_or(DAEMON_KILLS, |text| text.parse().expect("a number"))
+    let nightly = std::env::var_os("ECALLS_NIGHTLY").is_some();
+    if nightly {
+        DAEMON_KILLS_NIGHTLY
+    } else {
+        DAEMON_KILLS
+    }
 }
 
 fn clients_killed_at_any_moment_leave_nothing() {
@@ -79,7 +81,9 @@ fn daemon_killed_at_any_moment_leaves_nothing_and_its_clients_come_back() {
     let log = KernelLog::begin();
     let before = ecalls_kernel::residue();
     let mut random = Random(29);
+    let begin = Instant::now();
     let mut daemon = daemon::start("");
+    let starting_ms = u64::try_from(begin.elapsed().as_millis()).expect("a short time") + 1;
     let mut survivors = [(); 3].map(|()| start("survivor", new_user(), &[]));
     for survivor in &mut survivors {
         survivor.expect("receives");
@@ -90,7 +94,7 @@ fn daemon_killed_at_any_moment_leaves_nothing_and_its_clients_come_back() {
             let (mut young, life_ms) = if round % 2 == 0 {
                 (daemon::start(""), SERVING_MS)
             } else {
-                (daemon::start_without_waiting(), DAEMON_MS)
+                (daemon::start_without_waiting(), starting_ms)
             };
             std::thread::sleep(Duration::from_millis(random.below(life_ms)));
             young.kill();

@@ -25,7 +25,7 @@ const SUBSCRIPTIONS: u64 = 10;
 const PERIOD: Duration = Duration::from_millis(10);
 
 /// How long it goes on.
-const TIME: Duration = Duration::from_secs(3);
+const TIME: Duration = Duration::from_secs(1);
 
 /// The sum of the clients' reports.
 #[derive(Debug, Default)]

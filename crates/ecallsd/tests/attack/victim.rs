@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ecalls::{Channel, Ecalls, Raise, Service, now_ns};
 use hdrhistogram::Histogram;
@@ -133,14 +133,21 @@ fn play(stage: &mut Stage) {
         while !shared.paused.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        std::thread::sleep(REST);
-        let now = [
-            &shared.raised,
-            &shared.received,
-            &shared.lost,
-            &shared.refused,
-        ]
-        .map(|counter| counter.load(Ordering::SeqCst));
+        let counters = || {
+            [
+                &shared.raised,
+                &shared.received,
+                &shared.lost,
+                &shared.refused,
+            ]
+            .map(|counter| counter.load(Ordering::SeqCst))
+        };
+        let begin = Instant::now();
+        let mut now = counters();
+        while now[0] != now[1] && begin.elapsed() < REST {
+            std::thread::sleep(Duration::from_millis(1));
+            now = counters();
+        }
         let [raised, received, lost, refused] = std::array::from_fn(|i| now[i] - before[i]);
         before = now;
         let took = std::mem::replace(&mut *took.lock().expect("no panic"), histogram());

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::sync::OnceLock;
 
 use crate::server::{BIG, Server, each, rest};
 
@@ -37,12 +38,12 @@ fn each_mode_gives_the_same_answers() {
         (&long, "431"),
         ("GET / HTTP/3.0\r\n\r\n", "505"),
     ];
-    let mut first: Option<Vec<String>> = None;
+    let first = OnceLock::new();
     each(&[], |server, mode| {
         let answers = questions
             .map(|(question, _)| plain(&server.ask(question)))
             .to_vec();
-        let expected = first.get_or_insert_with(|| answers.clone());
+        let expected = first.get_or_init(|| answers.clone());
         assert_eq!(&answers, expected, "{mode}");
         for ((question, wanted), answer) in questions.iter().zip(&answers) {
             assert_eq!(&status(answer), wanted, "{mode}: {question}");
