@@ -52,7 +52,12 @@
 #define ECALLS_RELAY_TAKEN 2u	/* a program of this host is in this channel */
 #define ECALLS_RELAY_DIFFERS 3u /* hosts have the channel with different formats */
 #define ECALLS_RELAY_NETWORK 4u /* the relay could not tell the other hosts */
+#define ECALLS_RELAY_OTHER 5u	/* hosts have the channel whose relays have another version */
 
+/*
+ * The first four fields are those of every version. Who gets a message of another version answers
+ * with REFUSED in its own, and ends the connection.
+ */
 struct ecalls_relay_message {
 	ecalls_u32 version; /* ECALLS_RELAY_VERSION */
 	ecalls_u32 kind;    /* ECALLS_RELAY_ASK, .. */

@@ -83,6 +83,8 @@ pub const RELAY_TAKEN: u32 = 2;
 pub const RELAY_DIFFERS: u32 = 3;
 /// The relay could not tell the other hosts.
 pub const RELAY_NETWORK: u32 = 4;
+/// Hosts have the channel whose relays have another version.
+pub const RELAY_OTHER: u32 = 5;
 
 /// Policy of a channel: frames go over the lane.
 pub const RELAY_FAST: u32 = 1;
@@ -132,6 +134,14 @@ impl RelayMessage {
         let (message, rest) = RelayMessage::read_from_prefix(packet).ok()?;
         let fits = usize::try_from(message.size) == Ok(packet.len());
         (message.version == RELAY_VERSION && fits).then_some((message, rest))
+    }
+
+    /// The version of a packet that is a message of another version; else `None`.
+    pub fn other_version(packet: &[u8]) -> Option<u32> {
+        let (head, _) = <[u32; 4]>::read_from_prefix(packet).ok()?;
+        let [version, _, size, _] = head;
+        let fits = usize::try_from(size) == Ok(packet.len());
+        (version != RELAY_VERSION && fits).then_some(version)
     }
 }
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use ecalls_abi::relay::{
     RELAY_ASK, RELAY_COUNT, RELAY_COUNTED, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND,
     RELAY_FRAME, RELAY_INVALID, RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_MAX, RELAY_NONE,
-    RELAY_REFUSED, RELAY_SEND, RELAY_SETTLED, RELAY_TAKEN, RelayChannel, RelayCounts, RelayMessage,
+    RELAY_OTHER, RELAY_REFUSED, RELAY_SEND, RELAY_SETTLED, RELAY_TAKEN, RELAY_VERSION,
+    RelayChannel, RelayCounts, RelayMessage,
 };
 use ecalls_abi::zerocopy::{FromBytes, IntoBytes};
 use ecalls_kernel::lane::Transport;
@@ -175,8 +176,16 @@ impl Relay {
                 Err(_) => return Err(closed()),
             }
         };
-        let parsed = RelayMessage::parse(&packet[..length]);
-        let (message, rest) = parsed.ok_or_else(closed)?;
+        let packet = &packet[..length];
+        let (message, rest) = RelayMessage::parse(packet).ok_or_else(|| {
+            let theirs = RelayMessage::other_version(packet);
+            theirs.map_or_else(closed, |theirs| Error::Invalid {
+                what: "the version of the relay of this host",
+                given: format!("{theirs}, and this program's is {RELAY_VERSION}"),
+                expected: "the same: install ecalls and ecalls-relay of one release, then \
+                           systemctl restart ecalls-relay",
+            })
+        })?;
         let host = Host {
             id: message.host,
             address: message.address,
@@ -247,6 +256,10 @@ fn refused(reason: u32) -> Error {
             "open with different formats on other hosts",
             "close it on the hosts with the wrong one",
         ),
+        RELAY_OTHER => (
+            "open on hosts whose relays have another version",
+            "relays of one release on all hosts of the cluster",
+        ),
         _ => (
             "unknown to the other hosts",
             "a relay that can tell them (journalctl -u ecalls-relay says what is wrong)",
@@ -304,5 +317,30 @@ impl Transport for ByRelay {
             Err(_) => {}
         }
         sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{SocketFlags, socketpair};
+
+    use super::*;
+
+    #[test]
+    fn a_relay_of_another_version_is_told_to_be_one() {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let pair = socketpair(family, kind, SocketFlags::CLOEXEC, None);
+        let (ours, theirs) = pair.expect("two sockets");
+        let mut refused = RelayMessage::new(RELAY_REFUSED, 0);
+        refused.version = RELAY_VERSION + 1;
+        for (packet, says) in [
+            (refused.as_bytes(), "ecalls-relay of one release"),
+            (&refused.as_bytes()[1..], "is gone"),
+        ] {
+            send(&theirs, packet, SendFlags::NOSIGNAL).expect("it is read");
+            let relay = Relay(ours.try_clone().expect("another descriptor"));
+            let error = relay.counts().expect_err("no answer").to_string();
+            assert!(error.contains(says), "{error}");
+        }
     }
 }

@@ -10,6 +10,7 @@ use ecalls_abi::relay::{RELAY_FAST, RELAY_RELIABLE, RelayChannel};
 use ecalls_abi::text;
 use ecalls_abi::version::FORMAT_MAX;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// Bytes of the longest answer that is read.
 pub const TEXT_MAX: usize = 4096;
@@ -23,9 +24,22 @@ pub enum Policy {
     Reliable,
 }
 
+/// The version of all that relays say to each other.
+pub const VERSION: u32 = 1;
+
+/// Why an answer cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Useless {
+    /// It is of a relay of this version, 0 if it says none.
+    Version(u32),
+    Impossible,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Info {
+    /// [`VERSION`].
+    pub version: u32,
     pub format: String,
     pub kinds: String,
     pub policy: Policy,
@@ -34,13 +48,26 @@ pub struct Info {
 }
 
 impl Info {
-    /// What a host has answered; `None`: nothing that can be used.
-    pub fn parse(bytes: &[u8]) -> Option<Info> {
+    /// What a host has answered.
+    ///
+    /// # Errors
+    /// [`Useless`]: nothing that can be used.
+    pub fn parse(bytes: &[u8]) -> Result<Info, Useless> {
         if bytes.len() > TEXT_MAX {
-            return None;
+            return Err(Useless::Impossible);
         }
-        let info: Info = serde_json::from_slice(bytes).ok()?;
-        info.is_possible().then_some(info)
+        let impossible = |_| Useless::Impossible;
+        let told: Map<String, Value> = serde_json::from_slice(bytes).map_err(impossible)?;
+        let version = told.get("version").map_or(Some(0), Value::as_u64);
+        match version.and_then(|version| u32::try_from(version).ok()) {
+            Some(VERSION) => {}
+            Some(other) => return Err(Useless::Version(other)),
+            None => return Err(Useless::Impossible),
+        }
+        let info: Info = serde_json::from_value(told.into()).map_err(impossible)?;
+        info.is_possible()
+            .then_some(info)
+            .ok_or(Useless::Impossible)
     }
 
     /// What is sent.
@@ -51,6 +78,7 @@ impl Info {
     /// What the program has that entered as `host`; `None`: it is impossible.
     pub fn of(channel: &RelayChannel, host: u64) -> Option<Info> {
         let info = Info {
+            version: VERSION,
             format: text::read(&channel.format).to_owned(),
             kinds: text::read(&channel.kinds).to_owned(),
             policy: match channel.policy {
@@ -96,12 +124,13 @@ mod tests {
     #[test]
     fn an_answer_is_read_as_it_was_written_and_no_other_one() {
         let info = Info {
+            version: VERSION,
             format: "u32 cpu".to_owned(),
             kinds: "event".to_owned(),
             policy: Policy::Fast,
             creator: 1,
         };
-        assert_eq!(Info::parse(info.to_text().as_bytes()), Some(info.clone()));
+        assert_eq!(Info::parse(info.to_text().as_bytes()), Ok(info.clone()));
         let long = Info {
             format: "x".repeat(FORMAT_MAX),
             ..info.clone()
@@ -115,19 +144,27 @@ mod tests {
             ..info.clone()
         };
         for bad in [&long, &escape, &nobody] {
-            assert_eq!(Info::parse(bad.to_text().as_bytes()), None);
+            let parsed = Info::parse(bad.to_text().as_bytes());
+            assert_eq!(parsed, Err(Useless::Impossible));
         }
         let more = info.to_text().replace('{', "{\"more\":1,");
         for text in [
             "",
-            "{}",
+            "{\"version\":1}",
             "[]",
+            "{\"version\":-1}",
+            "{\"version\":\"2\"}",
             "\u{ff}",
             &more,
             &"[".repeat(TEXT_MAX),
             &" ".repeat(TEXT_MAX + 1),
         ] {
-            assert_eq!(Info::parse(text.as_bytes()), None, "{text}");
+            let parsed = Info::parse(text.as_bytes());
+            assert_eq!(parsed, Err(Useless::Impossible), "{text}");
+        }
+        for (text, version) in [("{}", 0), ("{\"version\":7,\"more\":[]}", 7)] {
+            let parsed = Info::parse(text.as_bytes());
+            assert_eq!(parsed, Err(Useless::Version(version)), "{text}");
         }
     }
 }

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use ecalls_abi::relay::{
     RELAY_ASK, RELAY_COUNT, RELAY_COUNTED, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND,
     RELAY_FRAME, RELAY_IMPOSSIBLE, RELAY_INVALID, RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_LOST,
-    RELAY_NETWORK, RELAY_NONE, RELAY_OWN, RELAY_REFUSED, RELAY_SECOND, RELAY_SEND, RELAY_SETTLED,
-    RELAY_TAKEN, RelayChannel, RelayCounts, RelayMessage, is_name,
+    RELAY_NETWORK, RELAY_NONE, RELAY_OTHER, RELAY_OWN, RELAY_REFUSED, RELAY_SECOND, RELAY_SEND,
+    RELAY_SETTLED, RELAY_TAKEN, RelayChannel, RelayCounts, RelayMessage, is_name,
 };
 use ecalls_abi::text;
 use ecalls_abi::wire::{Wire, text_id};
@@ -28,7 +28,7 @@ use crate::client::{Client, Received};
 use crate::config::Config;
 use crate::door::Door;
 use crate::error::{Error, Result};
-use crate::info::{Info, Policy};
+use crate::info::{Info, Policy, Useless, VERSION};
 use crate::key::{Host, Name};
 use crate::network::{Happening, Network, Presence};
 use crate::refusal::Refusals;
@@ -59,6 +59,8 @@ struct Asking {
     is_list: bool,
     /// The answers, without those that say the same.
     answers: Vec<(Name, Info)>,
+    /// Relays of another version have answered, too.
+    has_others: bool,
     /// Nobody has answered, since this relay may not have found anybody yet: when it asks again.
     again_at: Option<Instant>,
 }
@@ -89,6 +91,8 @@ pub struct Relay {
     ignored: u64,
     /// Answers that are none.
     impossible: u64,
+    /// The log has it that a host's relay has another version.
+    told_of_others: bool,
     /// How often another host said that it is this one.
     own: u64,
     /// How often one said that it is another one, which is there.
@@ -115,6 +119,7 @@ impl Relay {
             next: 1,
             ignored: 0,
             impossible: 0,
+            told_of_others: false,
             own: 0,
             second: 0,
         })
@@ -268,6 +273,9 @@ impl Relay {
     /// Does what a program asks for. False: it does not speak this language.
     fn request(&mut self, number: u64, packet: &[u8]) -> bool {
         let Some((message, rest)) = RelayMessage::parse(packet) else {
+            if RelayMessage::other_version(packet).is_some() {
+                let _ = self.refuse(number, RELAY_INVALID);
+            }
             return false;
         };
         if message.kind == RELAY_SEND {
@@ -348,6 +356,7 @@ impl Relay {
             channel,
             is_list,
             answers: Vec::new(),
+            has_others: false,
             again_at: None,
         };
         self.ask_hosts(asking)
@@ -504,10 +513,23 @@ impl Relay {
             return;
         };
         let most = if asking.is_list { LISTED_MAX } else { 2 };
-        let name = asking.name.sibling(key);
-        let Some(answer) = name.zip(Info::parse(text)) else {
-            self.impossible += 1;
-            return;
+        let answer = match (asking.name.sibling(key), Info::parse(text)) {
+            (Some(name), Ok(info)) => (name, info),
+            (name, parsed) => {
+                self.impossible += 1;
+                if let (Some(name), Err(Useless::Version(theirs))) = (name, parsed) {
+                    asking.has_others = true;
+                    if !std::mem::replace(&mut self.told_of_others, true) {
+                        eprintln!(
+                            "ecalls-relay: a host that has {}/{} open answers in version {theirs} \
+                             of the relays' language, and this relay speaks {VERSION}: it gets no \
+                             channel from there; relays of a cluster are of one release",
+                            name.cluster, name.channel
+                        );
+                    }
+                }
+                return;
+            }
         };
         // Two that differ are enough to know that they do.
         let (name, info) = &answer;
@@ -537,6 +559,7 @@ impl Relay {
                 info.write(channel);
                 self.tell(asking.client, message(RELAY_FOUND), channel.as_bytes())
             }
+            [] if asking.has_others && !asking.is_list => self.refuse(asking.client, RELAY_OTHER),
             [_, _, ..] if !asking.is_list => self.refuse(asking.client, RELAY_DIFFERS),
             listed => {
                 let all = listed.iter().all(|(name, info)| {

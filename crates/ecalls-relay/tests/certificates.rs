@@ -172,7 +172,9 @@ fn a_host_may_what_the_entries_for_its_certificate_allow_and_nothing_else() {
     // What the guest says of a channel is not believed; what the maker says is.
     for (session, found) in [(&guest, RELAY_NONE), (&maker, RELAY_FOUND)] {
         let key = "ecalls/lab/ch/other/info";
-        let text = json!({"format": "u8 x", "kinds": "event", "policy": "fast", "creator": 3});
+        let text = json!({
+            "version": 1, "format": "u8 x", "kinds": "event", "policy": "fast", "creator": 3,
+        });
         let answer = text.to_string();
         let queryable = session.declare_queryable(key).complete(true);
         let queryable = queryable.callback(move |query| {

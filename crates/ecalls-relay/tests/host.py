@@ -46,7 +46,8 @@ def main():
     with zenoh.open(config) as session:
         info = ask(lambda: session.get(f"{BASE}/info"), 1)
         say(info=[json.loads(one.payload.to_string()) for one in info])
-        answer = {"format": text, "kinds": "event", "policy": "reliable", "creator": int(own, 16)}
+        answer = {"version": 1, "format": text, "kinds": "event", "policy": "reliable"}
+        answer["creator"] = int(own, 16)
 
         def reply(query):
             query.reply(f"{BASE}/info", json.dumps(answer))

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use ecalls_abi::relay::{
     RELAY_ASK, RELAY_COUNT, RELAY_DIFFERS, RELAY_ENTER, RELAY_ENTERED, RELAY_FOUND, RELAY_FRAME,
     RELAY_IMPOSSIBLE, RELAY_INVALID, RELAY_JOINED, RELAY_LEFT, RELAY_LIST, RELAY_LOST, RELAY_MAX,
-    RELAY_NONE, RELAY_OWN, RELAY_REFUSED, RELAY_RELIABLE, RELAY_SECOND, RELAY_SEND, RELAY_SETTLED,
-    RELAY_TAKEN, RelayChannel, RelayMessage,
+    RELAY_NONE, RELAY_OTHER, RELAY_OWN, RELAY_REFUSED, RELAY_RELIABLE, RELAY_SECOND, RELAY_SEND,
+    RELAY_SETTLED, RELAY_TAKEN, RelayChannel, RelayMessage,
 };
 use ecalls_abi::text;
 use ecalls_abi::wire::{Wire, text_id};
@@ -208,7 +208,9 @@ fn a_host_in_another_language_takes_part() {
         let line = lines.find(what, PATIENCE);
         serde_json::from_str(&line).expect("JSON")
     };
-    let info = json!([{"format": "u32 cpu", "kinds": "event", "policy": "reliable", "creator": 1}]);
+    let info = json!([{
+        "version": 1, "format": "u32 cpu", "kinds": "event", "policy": "reliable", "creator": 1,
+    }]);
     assert_eq!(next("info")["info"], info);
     let hosts = json!(["0000000000000001", "0000000000000009"]);
     assert_eq!(next("hosts")["hosts"], hosts);
@@ -356,9 +358,13 @@ fn a_program_that_breaks_a_rule_harms_only_itself() {
     longer.push(0);
     let mut counts = packet.clone();
     counts[4] = RELAY_COUNT as u8;
+    // It learns which version the relay has.
+    let newer = node.program();
+    assert!(newer.send(&other_version));
+    newer.is_refused(RELAY_INVALID);
+    assert!(newer.is_disconnected());
     for bad in [
         &packet[..whole - 1],
-        &other_version,
         &other_kind,
         &counts,
         &longer,
@@ -437,6 +443,32 @@ fn an_id_is_the_host_s_that_was_there_first_until_it_leaves() {
 }
 
 #[test]
+fn a_channel_of_relays_of_another_version_is_told_to_be_one() {
+    let node = Node::start("versions", &[]);
+    let stranger = stranger(node.port);
+    let answer = "{\"version\":2,\"format\":{\"fields\":[\"u64 x\"]}}";
+    let _answers = stranger
+        .declare_queryable("ecalls/lab/ch/load/info")
+        .callback(move |query| {
+            let _ = query.reply(query.key_expr().clone(), answer).wait();
+        })
+        .wait()
+        .expect("a queryable");
+    let program = node.program();
+    wait_until("its answer is there", || {
+        program.say(RELAY_ASK, 0, &channel("load", ""));
+        let (told, _) = program.told(PATIENCE).expect("an answer");
+        (told.kind, told.reason) == (RELAY_REFUSED, RELAY_OTHER)
+    });
+    // Those of this version are found nevertheless.
+    let own = node.program();
+    own.say(RELAY_ENTER, 1, &channel("load", "u32 cpu"));
+    own.hears(RELAY_ENTERED);
+    program.say(RELAY_ASK, 0, &channel("load", ""));
+    program.hears(RELAY_FOUND);
+}
+
+#[test]
 fn what_strangers_say_is_checked_and_does_no_harm() {
     let node = Node::start("strangers", &[]);
     let program = node.program();
@@ -493,7 +525,8 @@ fn what_strangers_say_is_checked_and_does_no_harm() {
     }
     let counts = node.counts();
     assert_eq!(counts[..RELAY_OWN as usize], [0; 4]);
-    let other = "{\"format\":\"u64 x\",\"kinds\":\"event\",\"policy\":\"fast\",\"creator\":7}";
+    let other = "{\"version\":1,\"creator\":7,\"kinds\":\"event\",\
+                 \"format\":\"u64 x\",\"policy\":\"fast\"}";
     let answers = stranger
         .declare_queryable(format!("{base}/info"))
         .callback(move |query| {

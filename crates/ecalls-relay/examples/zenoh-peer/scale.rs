@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ecalls_abi::wire::Wire;
 use ecalls_abi::zerocopy::IntoBytes;
 use ecalls_relay::config::Config;
-use ecalls_relay::info::{Info, Policy};
+use ecalls_relay::info::{Info, Policy, VERSION};
 use ecalls_relay::key::{Host, Name};
 use ecalls_relay::network::{Happening, Network, Presence};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -79,6 +79,7 @@ impl Member {
 
     fn enter(&mut self, name: &Name) -> Outcome<()> {
         let info = Info {
+            version: VERSION,
             format: "u32 value".to_owned(),
             kinds: "event".to_owned(),
             policy: Policy::Reliable,
