@@ -14,7 +14,7 @@
  * The tracepoint fires under the lock of the CPU's timers, possibly within this scheduler: the
  * program only writes to data of the current thread that exist already. It costs each timer of the
  * machine a look at that thread, so the holder attaches it while timed threads exist
- * (timed_threads), and within a moment after the first one.
+ * (timed.threads), and within a moment after the first one.
  */
 #ifndef ECALLS_SCHED_TIMED_GLUE_H
 #define ECALLS_SCHED_TIMED_GLUE_H
@@ -37,17 +37,20 @@ struct hrtimer_sleeper {
 };
 #pragma clang attribute pop
 
-extern const void timerfd_tmrproc __ksym __weak;
+/* For the holder. */
+struct {
+	u64 threads; /* number of timed threads */
+	u64 timerfd; /* address of the function of a timerfd's timer (timed_finds); 0: unknown */
+} timed SEC(".bss.timed");
 
-/* Number of timed threads, for the holder. */
-u64 timed_threads SEC(".bss.timed");
+static const char timed_timerfd[] = "timerfd_tmrproc";
 
 /* A thread becomes timed, or is no longer. */
 static __always_inline void timed_is(struct sched_task *t, u32 is) {
 	if (!t->timed == !is)
 		return;
 	t->timed = is;
-	__sync_fetch_and_add(&timed_threads, is ? 1 : -1);
+	__sync_fetch_and_add(&timed.threads, is ? 1 : -1);
 }
 
 /* A thread falls asleep. A time that has come by now was of a sleep that ended before it began:
@@ -75,6 +78,14 @@ static __always_inline void timed_wakes(struct sched_task *t, struct sched_cpu *
 		timed_ready(c, t->entity, now);
 }
 
+/* The holder runs this before it attaches the program below. The address could be a symbol of this
+ * object file, but the loader reads the list of all symbols for one, which is half of a start. If
+ * the holder may not know addresses, timerfds do not count. */
+SEC("syscall")
+int timed_finds(void *none) {
+	return bpf_kallsyms_lookup_name(timed_timerfd, sizeof(timed_timerfd), 0, &timed.timerfd);
+}
+
 SEC("tp_btf/hrtimer_start")
 int BPF_PROG(timed_sleeps, struct hrtimer *timer) {
 	struct task_struct *current = bpf_get_current_task_btf();
@@ -88,7 +99,7 @@ int BPF_PROG(timed_sleeps, struct hrtimer *timer) {
 	/* A time before the machine's first one is past, and is none if it is 0. */
 	if (at <= 0)
 		at = 1;
-	if (timer->function == &timerfd_tmrproc)
+	if ((u64)timer->function == timed.timerfd)
 		t->timer_ns = at;
 	else if (BPF_CORE_READ(sleeper, task) == current)
 		t->sleep_ns = at;

@@ -59,9 +59,11 @@ const ACT_RESTART: i64 = 1 << 48;
 /// Names within the object.
 const OPS: &str = "ecalls_sched";
 const ENDED: &str = ".bss.ended";
-/// The number of timed threads, and the program that sees their timers (bpf/sched/timed.h).
+/// The number of timed threads, the program that sees their timers, and the one that finds what it
+/// needs to know of the kernel (bpf/sched/timed.h).
 const TIMED: &str = ".bss.timed";
 const SLEEPS: &str = "timed_sleeps";
+const FINDS: &str = "timed_finds";
 /// Maps with one element per CPU.
 const PER_CPU: [&str; 3] = ["sched_cpus", COUNTS, WATCH];
 /// This map has an element per group; there are at most half as many groups as entities.
@@ -243,11 +245,17 @@ impl Scheduler {
     /// What the kernel refuses.
     pub fn attend(&mut self) -> Result<()> {
         let action = "reading the number of timed threads";
-        let count: Option<u64> = lookup(&find(&self.object, TIMED)?, &0u32.to_ne_bytes(), action)?;
-        let is_wanted = count.unwrap_or(0) > 0;
+        let timed: Option<[u64; 2]> =
+            lookup(&find(&self.object, TIMED)?, &0u32.to_ne_bytes(), action)?;
+        let is_wanted = timed.is_some_and(|[threads, _timerfd]| threads > 0);
         if !is_wanted {
             self.sleeps = None;
         } else if self.sleeps.is_none() {
+            let mut programs = self.object.progs();
+            let finds = programs.find(|one| one.name() == FINDS);
+            let finds = finds.ok_or(Error::Closed("the program that finds a timer"))?;
+            // Without what it finds, timer descriptors do not count.
+            sys::run(finds.as_fd(), &mut [])?;
             let mut programs = self.object.progs_mut();
             let program = programs.find(|one| one.name() == SLEEPS);
             let program = program.ok_or(Error::Closed("the program that sees timers"))?;

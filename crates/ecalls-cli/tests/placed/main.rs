@@ -301,6 +301,10 @@ const PARTS: &[Part] = &[
         timed::a_time_that_comes_before_its_sleep_is_of_no_other_sleep,
     ),
     (
+        "a timer descriptor counts for who arms it",
+        timed::a_timer_descriptor_counts_for_who_arms_it,
+    ),
+    (
         "who tells lies with timers has its share",
         timed::who_tells_lies_with_timers_has_its_share,
     ),
@@ -476,6 +480,7 @@ fn a_role() {
         Ok("drops") => group::drops(),
         Ok("herd") => group::herd(),
         Ok("hurried") => timed::hurried(),
+        Ok("waits for a descriptor") => timed::waits_for_a_descriptor(),
         Ok(lie) if lie.starts_with(timed::LIE) => timed::lie(lie),
         _ => {}
     }

@@ -121,6 +121,42 @@ pub(crate) fn a_time_that_comes_before_its_sleep_is_of_no_other_sleep(stage: &St
     });
 }
 
+/// The role of a program that waits for a timer descriptor, without a timeout.
+pub(crate) fn waits_for_a_descriptor() {
+    thread::sleep(Duration::from_secs(1));
+    let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC);
+    let timer = timer.expect("a timer");
+    let in_ten_ms = Itimerspec {
+        it_interval: Timespec::default(),
+        it_value: Timespec {
+            tv_sec: 0,
+            tv_nsec: 10_000_000,
+        },
+    };
+    for _ in 0..SLEEPS {
+        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &in_ten_ms).expect("set");
+        let _ = poll(&mut [PollFd::new(&timer, PollFlags::IN)], None);
+    }
+}
+
+pub(crate) fn a_timer_descriptor_counts_for_who_arms_it(stage: &Stage) {
+    let stop = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _ends = Ends(stop);
+        scope.spawn(|| {
+            pin(0..1);
+            limit::compute_until(|| stop.load(Ordering::Relaxed));
+        });
+        let actor = stage.folder.join("actor").display().to_string();
+        let arguments = ["--json", "--coop", "--", &actor, "--exact", "a_role"];
+        let ended = end(stage.run(&arguments).env(ROLE, "waits for a descriptor"));
+        let report = report(&ended);
+        println!("{report}");
+        let releases = report["releases"].as_u64().unwrap_or(0);
+        assert!(releases > SLEEPS / 2, "{report}");
+    });
+}
+
 /// What a liar does again and again.
 const LIES: &[(&str, fn())] = &[
     ("timers that are always due", || {

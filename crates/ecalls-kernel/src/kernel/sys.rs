@@ -308,10 +308,14 @@ pub(crate) fn load_again(name: &CStr, instructions: &[libbpf_sys::bpf_insn]) -> 
 /// result.
 pub(crate) fn run(program: BorrowedFd<'_>, context: &mut [u8]) -> Result<i32> {
     let size = u32::try_from(context.len()).expect("a small context");
+    let place = match size {
+        0 => std::ptr::null(), // the kernel refuses another one
+        _ => context.as_mut_ptr().cast_const().cast(),
+    };
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
         // For system call programs the kernel writes the context back to where it was read.
-        ctx_in: context.as_mut_ptr().cast_const().cast(),
+        ctx_in: place,
         ctx_size_in: size,
         ..Default::default()
     };
