@@ -66,7 +66,7 @@ A connection is turned away while two things hold: the connections that the serv
 yet would take it longer than --target-delay at its present pace, and the oldest of them has waited
 for more than a quarter of that. It ends when the first is below a half, or the second below an
 eighth. A server that accepts connections at once, and lets them wait within itself, is behind
-by this measure only if it tells of them (doc/servers.md).
+by this measure only if it tells of them (doc/guard.md).
 
 With --mode sorry a listener of this command answers those that are turned away. It has at most
 256 connections at a time, each for two seconds; what comes beyond that is dropped. It is for plain

@@ -1,4 +1,4 @@
-//! The figures of doc/servers.md. They are measured only if wanted, in a network namespace of its
+//! The figures of doc/guard.md. They are measured only if wanted, in a network namespace of its
 //! own, since `compare_with_backlogs_*` change a setting: `unshare --net sh -c 'ip link set lo up;
 //! cargo test -p ecalls-cli --test guard measure -- --ignored --nocapture --test-threads 1'`.
 
