@@ -105,7 +105,7 @@ impl Answerer {
             for event in &events {
                 match event.data.u64() {
                     STOP => return Ok(()),
-                    key if key >= LISTENERS => self.accept((key - LISTENERS) as usize)?,
+                    key if key >= LISTENERS => self.accept((key - LISTENERS) as usize),
                     number => self.step(number),
                 }
             }
@@ -120,23 +120,27 @@ impl Answerer {
         wait.try_into().ok()
     }
 
-    fn accept(&mut self, listener: usize) -> io::Result<()> {
+    fn accept(&mut self, listener: usize) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         for _ in 0..AT_ONCE {
             let socket = match accept_with(&self.listeners[listener], flags) {
                 Ok(socket) => TcpStream::from(socket),
-                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                // Without descriptors or memory, a moment later.
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                // Without descriptors or memory, or with an error of the network that the
+                // connection had met (accept(2) names them): a moment later.
+                Err(_) => {
                     std::thread::sleep(Duration::from_millis(10));
-                    return Ok(());
+                    return;
                 }
-                Err(error) => return Err(error.into()),
             };
             let number = self.first + self.clients.len() as u64;
             let key = epoll::EventData::new_u64(number);
-            epoll::add(&self.set, &socket, key, epoll::EventFlags::IN)?;
+            if epoll::add(&self.set, &socket, key, epoll::EventFlags::IN).is_err() {
+                // Its user may watch no further descriptor: the client is reset.
+                let _ = set_socket_linger(&socket, Some(Duration::ZERO));
+                continue;
+            }
             self.clients.push_back(Some(Client {
                 socket,
                 until: Instant::now() + TIME,
@@ -146,7 +150,6 @@ impl Answerer {
             // Most have asked already.
             self.step(number);
         }
-        Ok(())
     }
 
     fn step(&mut self, number: u64) {
