@@ -26,10 +26,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use ecalls_abi::runtime::{RUNTIME_RUNS, RUNTIME_SPARE, RUNTIME_UNBLOCKED};
-use rustix::thread::{CpuSet, Pid, futex, gettid, sched_setaffinity, sched_yield};
+use rustix::thread::{Pid, futex, gettid, sched_yield};
 
 use crate::calls::await_spare;
 use crate::local;
+use crate::page::ActivationWords;
 use crate::policy::{Processor, Ready, Why};
 use crate::processor::Words;
 use crate::runtime::{Shared, Virtual};
@@ -53,6 +54,8 @@ pub(crate) struct Activation {
     /// From 1.
     pub(crate) number: u32,
     shared: NonNull<Shared>,
+    /// Its words in the page of `shared`.
+    own: NonNull<ActivationWords>,
     tid: AtomicU32,
     /// 1: it was restarted.
     go: AtomicU32,
@@ -71,17 +74,19 @@ pub(crate) struct Activation {
     worn: Cell<usize>,
 }
 
-// SAFETY: the cells are used by the activation itself; others read `current`, and only
-// while it waits in `back`, after the list of unblocked activations has synchronized both.
+// SAFETY: `shared` and `own` point to atomics; the cells are used by the activation itself; others
+// read `current`, and only while it waits in `back`, after the list of unblocked activations has
+// synchronized both.
 unsafe impl Sync for Activation {}
 // SAFETY: as above.
 unsafe impl Send for Activation {}
 
 impl Activation {
-    pub(crate) fn new(number: u32, shared: NonNull<Shared>) -> Self {
+    pub(crate) fn new(number: u32, shared: &Shared) -> Self {
         Self {
             number,
-            shared,
+            shared: NonNull::from(shared),
+            own: NonNull::from(shared.words_of(number)),
             tid: AtomicU32::new(0),
             go: AtomicU32::new(0),
             next: AtomicU32::new(0),
@@ -111,9 +116,14 @@ impl Activation {
     }
 
     #[inline]
+    fn own(&self) -> &ActivationWords {
+        // SAFETY: they are where they are for as long as `shared` exists.
+        unsafe { self.own.as_ref() }
+    }
+
+    #[inline]
     pub(crate) fn processor(&self) -> usize {
-        let processor = self.shared().processor_of(self.number);
-        usize::try_from(processor.load(Ordering::Acquire)).unwrap_or(0)
+        usize::try_from(self.own().processor.load(Ordering::Acquire)).unwrap_or(0)
     }
 
     #[inline]
@@ -142,7 +152,7 @@ impl Activation {
 
     #[inline]
     pub(crate) fn lock(&self) -> &AtomicU32 {
-        self.shared().lock_of(self.number)
+        &self.own().lock
     }
 
     #[inline]
@@ -378,7 +388,7 @@ impl Activation {
         // SAFETY: see `Sync`.
         let thread = unsafe { (*self.current.get()).take() };
         let thread = thread?;
-        if !matches!(after, Some(After::Yield)) || !self.shared().policy.keeps_off_storage() {
+        if !matches!(after, Some(After::Yield)) || !self.shared().keeps_off_storage {
             // From here on the thread can run elsewhere, on its storage.
             self.go_home();
         }
@@ -416,8 +426,8 @@ impl Activation {
             return;
         };
         if other.processor() != index {
-            let here = shared.processor_of(self.number).load(Ordering::Relaxed);
-            shared.processor_of(number).store(here, Ordering::Release);
+            let here = self.own().processor.load(Ordering::Relaxed);
+            other.own().processor.store(here, Ordering::Release);
             let tid = other.tid.load(Ordering::Acquire).cast_signed();
             shared.pin(Pid::from_raw(tid), index);
         }
@@ -588,12 +598,4 @@ impl Activation {
         }
         taken
     }
-}
-
-/// Lets a kernel thread (`None`: the calling one) run on one CPU.
-pub(crate) fn pin(tid: Option<Pid>, cpu: usize) {
-    let mut cpus = CpuSet::new();
-    cpus.set(cpu);
-    // The CPU can be gone by now; then the thread stays where it may run.
-    let _ = sched_setaffinity(tid, &cpus);
 }

@@ -1,6 +1,7 @@
 //! What a runtime and the kernel side tell each other: `struct ecalls_activations`
 //! (abi/activation.h), in memory of the kernel side, or without one in ordinary memory.
 
+use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
 use ecalls_kernel::activation::Activations;
@@ -47,42 +48,50 @@ enum Memory {
 struct Line([AtomicU64; 8]);
 
 #[derive(Debug)]
-pub(crate) struct Page(Memory);
+pub(crate) struct Page {
+    memory: Memory,
+    /// Of `memory`, which each switch would else look for several times.
+    start: NonNull<Line>,
+}
+
+// SAFETY: `start` is an address in `memory`, which is of atomics.
+unsafe impl Send for Page {}
+// SAFETY: as above.
+unsafe impl Sync for Page {}
 
 impl Page {
     /// `None`: without a kernel side.
     pub(crate) fn new(kernel: Option<Activations>) -> Self {
-        Self(kernel.map_or_else(
+        let memory = kernel.map_or_else(
             || Memory::Own((0..WORDS / 8).map(|_| Line::default()).collect()),
             Memory::Kernel,
-        ))
+        );
+        let start = match &memory {
+            Memory::Kernel(kernel) => {
+                assert!(kernel.page().len() >= WORDS, "the contract's size");
+                let start = NonNull::from(kernel.page()).cast();
+                assert!(start.is_aligned(), "a mapping begins with a page");
+                start
+            }
+            Memory::Own(lines) => NonNull::from(&**lines).cast(),
+        };
+        Self { memory, start }
     }
 
     /// The kernel side; `None`: without.
     #[inline]
     pub(crate) fn kernel(&self) -> Option<&Activations> {
-        match &self.0 {
+        match &self.memory {
             Memory::Kernel(kernel) => Some(kernel),
             Memory::Own(_) => None,
         }
     }
 
-    fn start(&self) -> *const Line {
-        match &self.0 {
-            Memory::Kernel(kernel) => {
-                assert!(kernel.page().len() >= WORDS, "the contract's size");
-                let start: *const Line = kernel.page().as_ptr().cast();
-                assert!(start.is_aligned(), "a mapping begins with a page");
-                start
-            }
-            Memory::Own(lines) => lines.as_ptr(),
-        }
-    }
-
     /// The words of processor `index`.
+    #[inline]
     pub(crate) fn processor(&self, index: usize) -> &Words {
         assert!(index < PROCESSORS_MAX, "a processor");
-        let line = self.start().wrapping_add(index);
+        let line = self.start.as_ptr().wrapping_add(index);
         // SAFETY: the page is so long, and of atomics only: `Words` is a line of them.
         unsafe { &*line.cast::<Words>() }
     }
@@ -91,7 +100,7 @@ impl Page {
     pub(crate) fn activation(&self, number: u32) -> &ActivationWords {
         let number = usize::try_from(number).unwrap_or(usize::MAX);
         assert!(number < ACTIVATIONS_MAX, "an activation");
-        let first = self.start().wrapping_add(PROCESSORS_MAX);
+        let first = self.start.as_ptr().wrapping_add(PROCESSORS_MAX);
         let place = first.cast::<ActivationWords>().wrapping_add(number);
         // SAFETY: as above; a line has those of eight activations.
         unsafe { &*place }

@@ -7,13 +7,13 @@ use std::sync::{Arc, OnceLock};
 use std::thread as kernel_thread;
 
 use ecalls_kernel::activation::Activations;
-use rustix::thread::{Pid, futex};
+use rustix::thread::{CpuSet, Pid, futex, sched_setaffinity};
 
-use crate::activation::{self, Activation};
+use crate::activation::Activation;
 use crate::builder::Builder;
 use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
-use crate::page::Page;
+use crate::page::{ActivationWords, Page};
 use crate::policy::{Policy, Processor, RoundRobin, Why};
 use crate::processor::{Links, Unblocked, Words};
 use crate::spin::Spin;
@@ -65,6 +65,8 @@ impl Virtual {
 /// What all threads and activations of a runtime use.
 pub(crate) struct Shared {
     pub(crate) policy: Box<dyn Policy>,
+    /// As the policy says.
+    pub(crate) keeps_off_storage: bool,
     pub(crate) timers: Timers,
     pub(crate) descriptors: Descriptors,
     stacks: Arc<Stacks>,
@@ -114,8 +116,10 @@ impl Shared {
     ) -> Result<Arc<Self>> {
         let Places { processors, cpus } = places;
         let is_told = page.kernel().is_some();
+        let policy = policy.unwrap_or_else(|| Box::new(RoundRobin::new(processors)));
         Ok(Arc::new(Self {
-            policy: policy.unwrap_or_else(|| Box::new(RoundRobin::new(processors))),
+            keeps_off_storage: policy.keeps_off_storage(),
+            policy,
             timers: Timers::new(),
             descriptors: Descriptors::new()?,
             stacks,
@@ -137,10 +141,12 @@ impl Shared {
         }))
     }
 
+    #[inline]
     pub(crate) fn words(&self, processor: usize) -> &Words {
         self.page.processor(processor)
     }
 
+    #[inline]
     pub(crate) fn processor(&self, index: usize) -> &Virtual {
         &self.processors[index]
     }
@@ -153,10 +159,6 @@ impl Shared {
 
     pub(crate) fn processors(&self) -> usize {
         self.processors.len()
-    }
-
-    pub(crate) fn lock_of(&self, activation: u32) -> &AtomicU32 {
-        &self.page.activation(activation).lock
     }
 
     pub(crate) fn activation(&self, number: u32) -> Option<&Activation> {
@@ -277,12 +279,14 @@ impl Shared {
         self.page.kernel().is_some()
     }
 
+    #[inline]
     pub(crate) fn note_switch(&self, index: usize) {
         self.status.processor(index).note_switch();
         self.show_blocks(index);
     }
 
     /// Others see how often threads of a processor have blocked.
+    #[inline]
     pub(crate) fn show_blocks(&self, index: usize) {
         if self.is_told() {
             self.status.processor(index).copy(self.words(index));
@@ -296,9 +300,9 @@ impl Shared {
         }
     }
 
-    /// Which processor an activation has or waits for.
-    pub(crate) fn processor_of(&self, activation: u32) -> &AtomicU32 {
-        &self.page.activation(activation).processor
+    /// What an activation tells the kernel side.
+    pub(crate) fn words_of(&self, activation: u32) -> &ActivationWords {
+        self.page.activation(activation)
     }
 
     /// The calling kernel thread is that activation. If the kernel side refuses it, which is
@@ -332,7 +336,14 @@ impl Shared {
     }
 
     /// Threads wait: has an idle processor take some.
+    #[inline]
     pub(crate) fn rouse(&self) {
+        if self.is_told() || self.idle.load(Ordering::Relaxed) != 0 {
+            self.rouse_idle();
+        }
+    }
+
+    fn rouse_idle(&self) {
         if self.is_told() {
             // The kernel side leaves no note of it.
             let mut all = 0..self.processors();
@@ -412,10 +423,13 @@ impl Shared {
 
     // --- activations ---
 
-    /// Lets an activation run where its processor does.
+    /// Lets an activation (`None`: the calling kernel thread) run where its processor does.
     pub(crate) fn pin(&self, tid: Option<Pid>, index: usize) {
         if let Some(cpu) = self.cpus.get(index) {
-            activation::pin(tid, *cpu);
+            let mut cpus = CpuSet::new();
+            cpus.set(*cpu);
+            // The CPU can be gone by now; then the thread stays where it may run.
+            let _ = sched_setaffinity(tid, &cpus);
         }
     }
 
@@ -451,8 +465,9 @@ impl Shared {
         };
         let number = count + 1;
         let place = &self.activations[usize::try_from(count).unwrap_or(0)];
-        let activation = place.get_or_init(|| Activation::new(number, NonNull::from(self)));
-        self.processor_of(number)
+        let activation = place.get_or_init(|| Activation::new(number, self));
+        self.words_of(number)
+            .processor
             .store(u32::try_from(index).unwrap_or(0), Ordering::Release);
         let address = Address(NonNull::from(activation));
         // The runtime's end waits for all kernel threads, so `self` outlives this one.
