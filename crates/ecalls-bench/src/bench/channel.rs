@@ -10,6 +10,7 @@
 //! bursts, and sleep in between.
 
 mod filters;
+mod mqtt;
 mod peer;
 mod scale;
 mod table;

@@ -117,6 +117,8 @@ const COMPARED: &[(&str, &str)] = &[
     ("lane_publish_8", "send_8"),
     ("lane_out_8", "send_8"),
     ("fig7_zenoh_8", "sendmmsg_8"),
+    ("fig7_mqtt_source", "sendmmsg_8"),
+    ("fig7_mqtt_8", "sendmmsg_8"),
     ("fig7_out_8", "sendmmsg_8"),
     ("fig7_out_1", "sendmmsg_8"),
     ("fig7_out_0", "sendmmsg_8"),

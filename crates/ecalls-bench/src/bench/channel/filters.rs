@@ -1,7 +1,7 @@
 //! KECho's Figure 7: what filters at the source and at the sink save, with 8 sinks.
 //!
 //! - **OUT**: an event that goes to 8, 1 or none of 8 hosts, as in the rows `lane_out_*`; beside
-//!   one `sendmmsg` to 8, and Zenoh with 8 subscribers.
+//!   one `sendmmsg` to 8, Zenoh with 8 subscribers, and MQTT with a broker and 8 subscribers.
 //! - **IN**: a frame that arrives on a host with 8 subscriptions, of which 8, 1 or none let it pass
 //!   to their programs, which take it; beside one packet to a group of which 8 sockets are members.
 //!   The values are processor time with the sending: sender, kernel and readers are one process.
@@ -16,7 +16,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::web::failed;
 use super::web::net::Net;
-use super::{SINKS, Stage, burst_ns, peer, sink};
+use super::{SINKS, Stage, burst_ns, mqtt, peer, sink};
 use crate::bench::Bench;
 use crate::bench::rows::Section;
 use crate::bench::timing::{MEAN, Value, os, silent};
@@ -26,6 +26,8 @@ pub(super) const SECTION: Section = Section {
     rows: &[
         "sendmmsg_8",
         "fig7_zenoh_8",
+        "fig7_mqtt_source",
+        "fig7_mqtt_8",
         "fig7_out_8",
         "fig7_out_1",
         "fig7_out_0",
@@ -93,6 +95,24 @@ fn out(bench: &Bench) -> Result<Vec<Value>, Failure> {
         Some(ns) => Value::ns("fig7_zenoh_8", ns, MEAN, what),
         None => Value::missing("fig7_zenoh_8", peer::NO_ZENOH),
     });
+    let mqtt = mqtt::publish(bench.effort, SINKS, SIZE)?;
+    for (row, what, ns) in [
+        (
+            "fig7_mqtt_source",
+            "a publish of MQTT: what its source does",
+            mqtt.map(|cost| cost.source_ns),
+        ),
+        (
+            "fig7_mqtt_8",
+            "... and the broker, which sends it to 8 subscribers",
+            mqtt.map(|cost| cost.both_ns),
+        ),
+    ] {
+        values.push(match ns {
+            Some(ns) => Value::ns(row, ns, MEAN, what),
+            None => Value::missing(row, mqtt::NO_BROKER),
+        });
+    }
     let stage = Stage::set(&bench.ecalls, SINKS, SIZE)?;
     for (row, sinks, text, what) in OUT {
         stage.channel.set_out(text, &["load"])?;
