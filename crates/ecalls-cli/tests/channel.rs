@@ -1,5 +1,6 @@
 //! `ecalls channel` where the daemon runs: root opens a channel in the daemon's core, and users
-//! without privileges publish and subscribe as rules of the configuration let them. The other host
+//! without privileges publish and subscribe as rules of the configuration let them; a manager of
+//! `ecalls cluster` runs there as elsewhere. The other host
 //! is a network namespace with a core of its own. Needs root, `ip`, `setpriv`, and a kernel with
 //! veth.
 
@@ -150,39 +151,16 @@ fn open(mut command: Command, to: &str) -> (Running, Lines) {
     start(command, "opened load")
 }
 
-#[test]
-fn users_of_the_daemon_publish_and_subscribe_as_rules_let_them() {
-    let Some(stage) = Stage::set() else { return };
-    let mut daemon = stage.daemon();
-    let (mut opener, mut notes) = open(stage.near(), "10.92.0.2");
-    let (_far, _far_notes) = open(stage.far(), "10.92.0.1");
+fn manage(mut command: Command, to: &str, jobs: u8) -> (Running, Lines) {
+    command.args(["cluster", "serve", "--interface", "eth", "--to", to]);
+    command.args(["--offer", &format!("job={jobs}")]);
+    start(command, "manages host")
+}
 
-    let pub_load = ["channel", "pub", "load", "cpu=95", "free_mib=7"];
-    let published = stage.end(ALICE, &pub_load);
-    assert_eq!(published.code, 0, "{published:?}");
-    let json = [&pub_load[..], &["--json"]].concat();
-    let row: Value = serde_json::from_str(&stage.end(ALICE, &json).out).expect("JSON");
-    assert_eq!(row["sinks"], Value::Null, "{row}");
-    wait_until("both have arrived", || stage.fresh() == 2);
-
-    // What the far host publishes, and root here, gets to the user.
-    let sub = ["channel", "sub", "load", "--count", "2"];
-    let (mut watching, _) = start(stage.user(ALICE, &sub), "watching load");
-    let mut lines = watching.lines();
-    let mut command = stage.far();
-    command.args(["channel", "pub", "load", "cpu=44"]);
-    assert_eq!(ended(&mut command, PATIENCE).code, 0);
-    lines.find("cpu=44", PATIENCE);
-    let mut command = stage.near();
-    command.args(["channel", "pub", "load", "cpu=45"]);
-    let by_root = ended(&mut command, PATIENCE);
-    assert!(by_root.out.contains("sent to 1 of 1 hosts"), "{by_root:?}");
-    lines.find("cpu=45", PATIENCE);
-    wait_until("root's event has arrived", || stage.fresh() == 3);
-
-    // A user without a rule, and what no rule allows.
+/// To a user without a rule, and to one with a rule that does not say so.
+fn what_no_rule_allows_is_refused(stage: &Stage) {
     for (uid, arguments, says) in [
-        (BOB, &pub_load[..], "a rule with publish"),
+        (BOB, &["channel", "pub", "load"][..], "a rule with publish"),
         (
             BOB,
             &["channel", "sub", "load"],
@@ -214,12 +192,57 @@ fn users_of_the_daemon_publish_and_subscribe_as_rules_let_them() {
         assert_ne!(refused.code, 0, "{arguments:?}: {refused:?}");
         assert!(refused.err.contains(says), "{arguments:?}: {refused:?}");
     }
+}
+
+#[test]
+fn users_of_the_daemon_publish_and_subscribe_as_rules_let_them() {
+    let Some(stage) = Stage::set() else { return };
+    let mut daemon = stage.daemon();
+    let (mut opener, mut notes) = open(stage.near(), "10.92.0.2");
+    let (_far, _far_notes) = open(stage.far(), "10.92.0.1");
+
+    let pub_load = ["channel", "pub", "load", "cpu=95", "free_mib=7"];
+    let published = stage.end(ALICE, &pub_load);
+    assert_eq!(published.code, 0, "{published:?}");
+    let json = [&pub_load[..], &["--json"]].concat();
+    let row: Value = serde_json::from_str(&stage.end(ALICE, &json).out).expect("JSON");
+    assert_eq!(row["sinks"], Value::Null, "{row}");
+    wait_until("both have arrived", || stage.fresh() == 2);
+
+    // What the far host publishes, and root here, gets to the user.
+    let sub = ["channel", "sub", "load", "--count", "2"];
+    let (mut watching, _) = start(stage.user(ALICE, &sub), "watching load");
+    let mut lines = watching.lines();
+    let mut command = stage.far();
+    command.args(["channel", "pub", "load", "cpu=44"]);
+    assert_eq!(ended(&mut command, PATIENCE).code, 0);
+    lines.find("cpu=44", PATIENCE);
+    let mut command = stage.near();
+    command.args(["channel", "pub", "load", "cpu=45"]);
+    let by_root = ended(&mut command, PATIENCE);
+    assert!(by_root.out.contains("sent to 1 of 1 hosts"), "{by_root:?}");
+    lines.find("cpu=45", PATIENCE);
+    wait_until("root's event has arrived", || stage.fresh() == 3);
+
+    what_no_rule_allows_is_refused(&stage);
     assert_eq!(stage.fresh(), 3);
+
+    let (mut manager, _) = manage(stage.near(), "10.92.0.2", 1);
+    let (_other, _) = manage(stage.far(), "10.92.0.1", 0);
+    wait_until(
+        "the job of the host with the daemon is lent to the other one",
+        || {
+            let mut command = stage.far();
+            ended(command.args(["cluster", "allocate", "job", "1"]), PATIENCE).code == 0
+        },
+    );
 
     // The channel ends with the daemon; the next one has room for it at once.
     daemon.kill(PATIENCE);
     let mut daemon = stage.daemon();
-    assert!(!opener.wait(PATIENCE).success());
+    for guest in [&mut opener, &mut manager] {
+        assert!(!guest.wait(PATIENCE).success());
+    }
     notes.find("the daemon has ended", PATIENCE);
     let (_opener, _notes) = open(stage.near(), "10.92.0.2");
     assert_eq!(stage.end(ALICE, &pub_load).code, 0);
