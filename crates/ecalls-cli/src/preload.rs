@@ -10,9 +10,15 @@ use std::process::Command;
 use rustix::process::geteuid;
 
 use crate::exit::{Code, Failure};
-use crate::output::note;
+use crate::output::{note, safe};
 
 const VARIABLE: &str = "LD_PRELOAD";
+
+/// Whether there are such libraries for this machine.
+const WORKS: bool = cfg!(all(target_arch = "x86_64", target_env = "gnu"));
+/// The dynamic linker for whose C library they are, and the longest name of one.
+const LINKER: &str = "ld-linux-x86-64.so.2";
+const LINKER_MAX: usize = 4096;
 
 /// The most of a program that is searched for what it uses, bytes.
 const SEARCHED: u64 = 256 << 20;
@@ -60,12 +66,15 @@ fn reach(program: &OsStr, option: &str) -> Result<Option<PathBuf>, Failure> {
     let Some(path) = find_program(program) else {
         return Ok(None);
     };
-    let why = if is_static(&path) == Some(true) {
-        "is statically linked"
-    } else if gains_privileges(&path) {
-        "gains privileges when it starts"
-    } else {
-        return Ok(Some(path));
+    let why = match linked(&path) {
+        _ if !WORKS => "is on a machine that has not x86-64 and glibc".to_owned(),
+        Some(Linked::Not) => "is statically linked".to_owned(),
+        Some(Linked::Narrow) => "is a program for 32 bits".to_owned(),
+        Some(Linked::By(linker)) if !linker.ends_with(LINKER) => {
+            format!("has the linker {}, not glibc's ({LINKER})", safe(&linker))
+        }
+        _ if gains_privileges(&path) => "gains privileges when it starts".to_owned(),
+        _ => return Ok(Some(path)),
     };
     let name = program.to_string_lossy();
     let text = format!("{name} {why}, so no library is loaded before it: run it without {option}");
@@ -135,35 +144,109 @@ fn find_program(name: &OsStr) -> Option<PathBuf> {
     paths.find(|path| path.is_file())
 }
 
-/// Whether a program for 64 bits has no interpreter, i.e. no dynamic linker; `None`: it is none.
-fn is_static(path: &Path) -> Option<bool> {
+/// What links a program with its libraries when it starts.
+#[derive(Debug, PartialEq, Eq)]
+enum Linked {
+    /// Nothing, as it has none.
+    Not,
+    /// For 32 bits, by whatever.
+    Narrow,
+    /// A dynamic linker, the interpreter in its headers.
+    By(String),
+}
+
+/// `None`: it is no program in the system's format, a script say.
+fn linked(path: &Path) -> Option<Linked> {
     const INTERPRETER: u32 = 3;
     let file = File::open(path).ok()?;
     let mut head = [0; 64];
     file.read_exact_at(&mut head, 0).ok()?;
-    let of_64_bits = head.starts_with(b"\x7fELF\x02");
+    if !head.starts_with(b"\x7fELF") {
+        return None;
+    }
+    if head[4] != 2 {
+        return Some(Linked::Narrow);
+    }
     let number = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
-    let headers = u64::from_le_bytes(head[32..40].try_into().ok()?);
     let (bytes, count) = (number(54), number(56));
-    let mut kinds = (0..count).map_while(|index| {
-        let mut kind = [0; 4];
-        let at = headers + u64::from(index) * u64::from(bytes);
-        file.read_exact_at(&mut kind, at).ok()?;
-        Some(u32::from_le_bytes(kind))
+    let first = long(&head, 32);
+    let mut headers = (0..count).map_while(|index| {
+        let mut header = [0; 56];
+        let at = first.checked_add(u64::from(index) * u64::from(bytes))?;
+        file.read_exact_at(&mut header, at).ok()?;
+        Some(header)
     });
-    of_64_bits.then(|| !kinds.any(|kind| kind == INTERPRETER))
+    let interpreter = headers.find(|header| header.starts_with(&INTERPRETER.to_le_bytes()));
+    let Some(header) = interpreter else {
+        return Some(Linked::Not);
+    };
+    let length = usize::try_from(long(&header, 32)).ok();
+    let mut name = vec![0; length.filter(|length| *length <= LINKER_MAX)?];
+    file.read_exact_at(&mut name, long(&header, 8)).ok()?;
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Some(Linked::By(String::from_utf8_lossy(name).into_owned()))
+}
+
+/// The 64 bits at a place of a header.
+fn long(bytes: &[u8], at: usize) -> u64 {
+    let word = bytes[at..].first_chunk().copied();
+    u64::from_le_bytes(word.unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use super::{find_program, fs, gains_privileges, geteuid, holds, is_static};
+    use super::{LINKER, Linked, find_program, fs, gains_privileges, geteuid, holds, linked};
 
     #[test]
     fn a_program_that_is_linked_dynamically_has_an_interpreter() {
         let shell = find_program("sh".as_ref()).expect("a shell");
-        assert_eq!(is_static(&shell), Some(false));
+        match linked(&shell) {
+            Some(Linked::By(linker)) => {
+                assert!(!super::WORKS || linker.ends_with(LINKER), "{linker}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A program's headers, of one that is for a linker, or cut off.
+    fn program(class: u8, linker: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; 64 + 56];
+        bytes[..5].copy_from_slice(&[0x7f, b'E', b'L', b'F', class]);
+        (bytes[32], bytes[54], bytes[56]) = (64, 56, 1);
+        (bytes[64], bytes[64 + 8]) = (3, 64 + 56);
+        bytes[64 + 32..][..8].copy_from_slice(&(linker.len() as u64).to_le_bytes());
+        bytes.extend(linker);
+        bytes
+    }
+
+    #[test]
+    fn programs_of_another_c_library_or_for_32_bits_are_refused_by_name() {
+        let path = std::env::temp_dir().join(format!("ecalls-linked-{}", std::process::id()));
+        let look = |bytes: &[u8]| {
+            fs::write(&path, bytes).expect("a file");
+            let refused = super::threads(path.as_os_str()).map_err(|error| format!("{error:?}"));
+            (linked(&path), refused.err().unwrap_or_default())
+        };
+        let musl = "/lib/ld-musl-x86_64.so.1";
+        let (found, said) = look(&program(2, musl.as_bytes()));
+        assert_eq!(found, Some(Linked::By(musl.to_owned())));
+        assert!(
+            !super::WORKS || said.contains(musl) && said.contains("glibc"),
+            "{said}"
+        );
+        let (found, said) = look(&program(1, musl.as_bytes()));
+        assert_eq!(found, Some(Linked::Narrow));
+        assert!(!super::WORKS || said.contains("32 bits"), "{said}");
+        let cut = program(2, musl.as_bytes());
+        for length in 0..cut.len() {
+            assert_ne!(look(&cut[..length]).0, Some(Linked::By(musl.to_owned())));
+        }
+        let mut long = cut.clone();
+        long[64 + 32..][..8].fill(0xff);
+        assert_eq!(look(&long).0, None);
+        fs::remove_file(&path).expect("it is there");
     }
 
     #[test]
@@ -191,6 +274,6 @@ mod tests {
     #[test]
     fn a_script_is_no_program_of_its_own() {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/setup");
-        assert_eq!(is_static(script.as_ref()), None);
+        assert_eq!(linked(script.as_ref()), None);
     }
 }
