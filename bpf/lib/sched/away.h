@@ -28,19 +28,23 @@ LIB_INLINE _Bool away_is_wanted(const struct sched_cpu *cpu) {
 	       (cpu->runnable & ~cpu->groups & ~held & ~sched_bit(cpu->running));
 }
 
+/* The time is up for which the two are measured. */
+LIB_GLOBAL int away_ends(struct sched_cpu *cpu LIB_NONNULL) {
+	ecalls_u64 sum = cpu->had_ns + cpu->away_ns;
+
+	cpu->away_share = cpu->away_ns * WINDOW_WHOLE / (sum ? sum : 1);
+	cpu->had_ns = cpu->away_ns = 0;
+	return 0;
+}
+
 /* Time has passed on a CPU since its last report. */
 LIB_INLINE void away_passes(struct sched_cpu *cpu, ecalls_u64 ns) {
-	ecalls_u64 sum;
-
 	if (cpu->running != SCHED_NOBODY)
 		cpu->had_ns += ns;
 	else if (away_is_wanted(cpu))
 		cpu->away_ns += ns;
-	sum = cpu->had_ns + cpu->away_ns;
-	if (sum < AWAY_NS)
-		return;
-	cpu->away_share = cpu->away_ns * WINDOW_WHOLE / sum;
-	cpu->had_ns = cpu->away_ns = 0;
+	if (cpu->had_ns + cpu->away_ns >= AWAY_NS)
+		away_ends(cpu);
 }
 
 /* The part of a CPU that others have, in 2^20ths. Another CPU may ask. */

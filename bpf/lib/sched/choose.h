@@ -49,7 +49,7 @@ LIB_INLINE ecalls_u32 sched_beyond(struct sched_cpu *cpu) {
 
 /* The thread with the least virtual time of all, as fair_update found it: a plain thread, an
  * entity, or the first member of a group. */
-LIB_INLINE ecalls_u32 sched_fair(struct sched_cpu *cpu) {
+LIB_GLOBAL ecalls_u32 sched_fair(struct sched_cpu *cpu LIB_NONNULL) {
 	ecalls_u32 first = cpu->first, who = SCHED_NOBODY;
 	ecalls_u32 beyond = sched_beyond(cpu);
 	ecalls_u64 least = 0;

@@ -217,7 +217,8 @@ LIB_INLINE void sched_init(struct sched_cpu *cpu, const struct sched_options *op
 }
 
 /* A new entity, not runnable. SCHED_NOBODY: the table is full, so the thread remains plain. */
-LIB_INLINE ecalls_u32 sched_add(struct sched_cpu *cpu, ecalls_u32 weight, ecalls_u32 group) {
+LIB_GLOBAL ecalls_u32 sched_add(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 weight,
+				ecalls_u32 group) {
 	ecalls_u32 i = bits_lowest(~cpu->used);
 
 	if (i >= SCHED_ENTITIES)

@@ -144,22 +144,12 @@ LIB_INLINE void fair_charge_shared(struct sched_entity *group, ecalls_u64 ns) {
 	group->shared_vtime += vtime_advance(ns, group->shared_weight);
 }
 
-/* Charges the running thread, and its group, for the time since the last charge. The time that a
- * thread gets by its window is promised, and is not charged. */
-LIB_INLINE void fair_charge(struct sched_cpu *cpu, ecalls_u64 now_ns) {
-	ecalls_u64 ns = now_ns - cpu->charged_ns;
+/* Charges the running thread of a CPU with entities, and its group. The time that a thread gets by
+ * its window is promised, and is not charged. If this were a part of each caller, the verifier
+ * would look at it in each of them, on each path. */
+LIB_GLOBAL int fair_charge_any(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 ns) {
 	ecalls_u32 group = SCHED_NOBODY;
 
-	if (now_ns <= cpu->charged_ns)
-		return;
-	cpu->charged_ns = now_ns;
-	away_passes(cpu, ns);
-	if (cpu->running == SCHED_NOBODY)
-		return;
-	if (sched_is_plain(cpu)) {
-		cpu->plain.vtime += vtime_advance(ns, cpu->plain.weight);
-		return;
-	}
 	if (cpu->running == SCHED_PLAIN || sched_in(cpu->groups, cpu->running)) {
 		cpu->plain.vtime += vtime_advance(ns, cpu->plain.weight);
 		group = cpu->running;
@@ -180,6 +170,23 @@ LIB_INLINE void fair_charge(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	}
 	if (cpu->on_server)
 		cpu->server.served_ns += ns;
+	return 0;
+}
+
+/* Charges the running thread, and its group, for the time since the last charge. */
+LIB_INLINE void fair_charge(struct sched_cpu *cpu, ecalls_u64 now_ns) {
+	ecalls_u64 ns = now_ns - cpu->charged_ns;
+
+	if (now_ns <= cpu->charged_ns)
+		return;
+	cpu->charged_ns = now_ns;
+	away_passes(cpu, ns);
+	if (cpu->running == SCHED_NOBODY)
+		return;
+	if (sched_is_plain(cpu))
+		cpu->plain.vtime += vtime_advance(ns, cpu->plain.weight);
+	else
+		fair_charge_any(cpu, ns);
 }
 
 /* The entity outside of groups (a thread or a group) with the least virtual time, SCHED_NOBODY if

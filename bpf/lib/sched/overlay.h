@@ -51,10 +51,9 @@ LIB_INLINE void overlay_event(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 de
 	cpu->events |= sched_bit(i);
 }
 
-/* The sink of the first event, of the waiting threads that may run by an event; SCHED_NOBODY if
- * there is none. */
-LIB_INLINE ecalls_u32 overlay_sink(struct sched_cpu *cpu) {
-	ecalls_u64 left = cpu->events & cpu->runnable, first = 0;
+/* overlay_sink of a set that is not empty. */
+LIB_GLOBAL ecalls_u32 overlay_sink_of(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 left) {
+	ecalls_u64 first = 0;
 	ecalls_u32 best = SCHED_NOBODY;
 
 	for (ecalls_u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
@@ -70,6 +69,14 @@ LIB_INLINE ecalls_u32 overlay_sink(struct sched_cpu *cpu) {
 		}
 	}
 	return best;
+}
+
+/* The sink of the first event, of the waiting threads that may run by an event; SCHED_NOBODY if
+ * there is none. */
+LIB_INLINE ecalls_u32 overlay_sink(struct sched_cpu *cpu) {
+	ecalls_u64 left = cpu->events & cpu->runnable;
+
+	return left ? overlay_sink_of(cpu, left) : SCHED_NOBODY;
 }
 
 /* Rule 4: whether the claim of j may go before that of i. */

@@ -32,6 +32,13 @@ LIB_INLINE void police_demote(struct sched_cpu *cpu, ecalls_u32 i) {
 	sched_entity(cpu, i)->release_ns = SCHED_NEVER;
 }
 
+/* A thread breaks a rule other than at a poll: its importance becomes void, too. */
+LIB_GLOBAL int police_offends(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i) {
+	group_publish(cpu, i, SCHED_NEVER);
+	police_demote(cpu, i);
+	return 0;
+}
+
 /* The CPU time by which a thread, or its group, is ahead of the least virtual time. */
 LIB_INLINE ecalls_u64 police_ahead_ns(struct sched_cpu *cpu, ecalls_u32 i) {
 	struct sched_entity *e = sched_entity(cpu, i);
@@ -56,8 +63,7 @@ LIB_INLINE _Bool police_overran(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	if (now_ns < cpu->slice_end_ns + cpu->options.slack_ns)
 		return 0;
 	sched_entity(cpu, i)->overran++;
-	group_publish(cpu, i, SCHED_NEVER);
-	police_demote(cpu, i);
+	police_offends(cpu, i);
 	return 1;
 }
 
@@ -71,8 +77,7 @@ LIB_INLINE void police_stopped(struct sched_cpu *cpu) {
 	    police_ahead_ns(cpu, i) <= cpu->options.ahead_ns)
 		return;
 	sched_entity(cpu, i)->ahead++;
-	group_publish(cpu, i, SCHED_NEVER);
-	police_demote(cpu, i);
+	police_offends(cpu, i);
 }
 
 /* Rule 2. A thread goes to sleep outside a poll. */
@@ -80,8 +85,7 @@ LIB_INLINE void police_sleep(struct sched_cpu *cpu, ecalls_u32 i) {
 	if (!sched_in(cpu->cooperative & ~(cpu->polled | cpu->due), i))
 		return;
 	sched_entity(cpu, i)->slept++;
-	group_publish(cpu, i, SCHED_NEVER);
-	police_demote(cpu, i);
+	police_offends(cpu, i);
 }
 
 /* The running thread polls: it publishes its values, and is cooperative unless it breaks rule 3. */

@@ -23,10 +23,9 @@
 
 #include "fair.h"
 
-/* The member of the release queue with the earliest release, of a set; SCHED_NOBODY if none has
- * one. */
-LIB_INLINE ecalls_u32 release_earliest(struct sched_cpu *cpu, ecalls_u64 set) {
-	ecalls_u64 left = set & cpu->cooperative, earliest = SCHED_NEVER;
+/* release_earliest of a set that is not empty. */
+LIB_GLOBAL ecalls_u32 release_earliest_of(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 left) {
+	ecalls_u64 earliest = SCHED_NEVER;
 	ecalls_u32 best = SCHED_NOBODY;
 
 	for (ecalls_u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
@@ -40,6 +39,14 @@ LIB_INLINE ecalls_u32 release_earliest(struct sched_cpu *cpu, ecalls_u64 set) {
 		}
 	}
 	return best;
+}
+
+/* The member of the release queue with the earliest release, of a set; SCHED_NOBODY if none has
+ * one. */
+LIB_INLINE ecalls_u32 release_earliest(struct sched_cpu *cpu, ecalls_u64 set) {
+	ecalls_u64 left = set & cpu->cooperative;
+
+	return left ? release_earliest_of(cpu, left) : SCHED_NOBODY;
 }
 
 LIB_INLINE ecalls_u64 release_of(struct sched_cpu *cpu, ecalls_u32 i) {

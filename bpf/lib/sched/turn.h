@@ -261,14 +261,8 @@ LIB_INLINE void turn_stop_plain(struct sched_cpu *cpu, _Bool waits, ecalls_u64 n
 	cpu->running = SCHED_NOBODY;
 }
 
-/* The running thread stops; `waits`: it remains runnable. A plain thread's virtual time is in
- * cpu->plain. */
-LIB_INLINE void turn_stop(struct sched_cpu *cpu, _Bool waits, ecalls_u64 now_ns) {
-	/* The stopping thread is included: if it was the only one, it is not ahead of any other. */
-	if (sched_is_plain(cpu)) {
-		turn_stop_plain(cpu, waits, now_ns);
-		return;
-	}
+/* turn_stop for a CPU with entities. */
+LIB_GLOBAL int turn_stop_any(struct sched_cpu *cpu LIB_NONNULL, _Bool waits, ecalls_u64 now_ns) {
 	fair_update(cpu, now_ns);
 	police_overran(cpu, now_ns);
 	if (waits) {
@@ -282,6 +276,17 @@ LIB_INLINE void turn_stop(struct sched_cpu *cpu, _Bool waits, ecalls_u64 now_ns)
 	cpu->due_end_ns = 0;
 	cpu->claims = 0;
 	cpu->on_server = 0;
+	return 0;
+}
+
+/* The running thread stops; `waits`: it remains runnable. A plain thread's virtual time is in
+ * cpu->plain. The stopping thread is included in the least virtual time: if it was the only one, it
+ * is not ahead of any other. */
+LIB_INLINE void turn_stop(struct sched_cpu *cpu, _Bool waits, ecalls_u64 now_ns) {
+	if (sched_is_plain(cpu))
+		turn_stop_plain(cpu, waits, now_ns);
+	else
+		turn_stop_any(cpu, waits, now_ns);
 }
 
 #endif

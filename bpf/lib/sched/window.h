@@ -194,7 +194,7 @@ LIB_INLINE ecalls_u64 window_quota(const struct sched_cpu *cpu) {
 }
 
 /* Whether a claim still fits into the quota; on a grid the whole service has to fit. */
-LIB_INLINE _Bool window_quota_left(struct sched_cpu *cpu, ecalls_u32 i) {
+LIB_GLOBAL int window_quota_left(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i) {
 	struct sched_window *w = &sched_entity(cpu, i)->window;
 
 	if (cpu->grid_ns)
@@ -296,9 +296,8 @@ LIB_INLINE void window_charge(struct sched_cpu *cpu, ecalls_u32 i, ecalls_u64 ns
 	cpu->claims = 0;
 }
 
-/* The first waiting thread of a set, by the order of windows. */
-LIB_INLINE ecalls_u32 window_first(struct sched_cpu *cpu, ecalls_u64 set) {
-	ecalls_u64 left = set & cpu->windowed & cpu->runnable;
+/* window_first of a set that is not empty. */
+LIB_GLOBAL ecalls_u32 window_first_of(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 left) {
 	ecalls_u32 best = SCHED_NOBODY;
 
 	for (ecalls_u32 round = 0; lib_again(round, SCHED_ENTITIES); round++) {
@@ -311,6 +310,13 @@ LIB_INLINE ecalls_u32 window_first(struct sched_cpu *cpu, ecalls_u64 set) {
 			best = i ^ cpu->zero;
 	}
 	return best;
+}
+
+/* The first waiting thread of a set, by the order of windows. */
+LIB_INLINE ecalls_u32 window_first(struct sched_cpu *cpu, ecalls_u64 set) {
+	ecalls_u64 left = set & cpu->windowed & cpu->runnable;
+
+	return left ? window_first_of(cpu, left) : SCHED_NOBODY;
 }
 
 /* How a thread that gets the CPU now claims it: 0, WINDOW_CLAIMS or WINDOW_BEYOND. */
