@@ -74,11 +74,14 @@ fn is_wanted(filter: &str, row: &str, names: &[&str]) -> bool {
 
 /// Runs the measurement.
 pub(crate) fn run(args: &BenchArguments) -> Outcome {
-    if args.what == What::Sched {
-        return sched::run(args);
-    }
     if args.what == What::Threads {
         return threads::run(args);
+    }
+    if args.processors != 1 {
+        return Err(Failure::usage("--processors is for `ecalls bench threads`"));
+    }
+    if args.what == What::Sched {
+        return sched::run(args);
     }
     if args.what == What::Io {
         return io::run(args);

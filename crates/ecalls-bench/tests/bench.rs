@@ -271,6 +271,34 @@ fn threads_are_measured_beside_kernel_threads_and_tokio() {
     );
 }
 
+/// With several CPUs there are the rows that use them.
+#[test]
+fn threads_on_several_processors_have_the_rows_of_rounds() {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
+    bench.args(["bench", "threads", "--json", "--quick", "--processors", "2"]);
+    let output = limit::output(&mut bench, LIMIT);
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        return;
+    }
+    assert!(output.status.success(), "{output:?}");
+    let lines = std::str::from_utf8(&output.stdout).expect("text").lines();
+    let rows: Vec<Value> = lines
+        .map(|line| serde_json::from_str(line).expect("an object"))
+        .collect();
+    for system in ["ecalls", "ecalls_posix", "pthreads", "tokio"] {
+        let of = rows.iter().filter(|row| row["system"] == system);
+        let mut names: Vec<_> = of.map(|row| row["row"].as_str().expect("a name")).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["rounds_100_200", "rounds_20_100"], "{system}");
+    }
+    let elsewhere = limit::output(
+        Command::new(env!("CARGO_BIN_EXE_ecalls-bench")).args(["bench", "io", "--processors", "2"]),
+        LIMIT,
+    );
+    assert_eq!(elsewhere.status.code(), Some(2), "{elsewhere:?}");
+}
+
 #[test]
 fn a_filter_that_fits_no_row_is_refused_with_the_rows_there_are() {
     let output = bench(&["--row", "nonsense"]);

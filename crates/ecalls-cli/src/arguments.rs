@@ -23,6 +23,10 @@ pub struct BenchArguments {
     /// Run few rounds, only to test that everything works
     #[arg(long, conflicts_with = "check")]
     pub quick: bool,
+    /// Of `threads`: only the rows `rounds_*`, on so many CPUs
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub processors: u8,
     /// Internal: of `threads`, only the rows of kernel threads, or a server of its rows
     #[arg(long, hide = true)]
     pub part: Option<String>,

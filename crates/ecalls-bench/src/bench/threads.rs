@@ -1,8 +1,9 @@
 //! `ecalls bench threads`: user-level threads on activations beside kernel threads, Tokio and Go.
 //!
-//! All systems run on one CPU, so that what is compared is who hands a processor on, and how. The
-//! rows follow the tables of SA §5; of several runs the best counts, because other work on the
-//! machine only worsens a value.
+//! All systems run on one CPU, so that what is compared is who hands a processor on, and how; with
+//! `--processors` the rows `rounds_*` have more, of which each system knows. The rows follow the
+//! tables of SA §5; of several runs the best counts, because other work on the machine only worsens
+//! a value.
 //!
 //! - [`ours`]: the same workloads with `ecalls-threads`;
 //! - [`peers`]: with kernel threads and Tokio, and with a program in Go if there is a compiler; and
@@ -106,7 +107,7 @@ const ROWS: &[Row] = &[
     rate(
         "rounds_100_200",
         "rounds/s",
-        "eight threads compute 100 us and sleep 200 us, again and again",
+        "eight threads for each CPU compute 100 us and sleep 200 us, again and again",
     ),
     rate(
         "rounds_20_100",
@@ -154,6 +155,15 @@ struct Effort {
     runs: usize,
     /// Rounds are divided by this.
     divisor: u64,
+    /// CPUs.
+    processors: usize,
+}
+
+impl Effort {
+    /// Threads of the rows `rounds_*`.
+    fn round_threads(self) -> u64 {
+        8 * self.processors as u64
+    }
 }
 
 /// A value of one system.
@@ -237,7 +247,10 @@ pub(super) fn run(args: &Args) -> Outcome {
     }
     let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
     let filter = args.row.as_deref().unwrap_or("");
-    let wanted = |name: &str| is_wanted(filter, name, &names);
+    let processors = usize::from(args.processors);
+    let wanted = |name: &str| {
+        is_wanted(filter, name, &names) && (processors == 1 || name.starts_with("rounds_"))
+    };
     if !names.iter().any(|name| wanted(name)) {
         let known = names.join(", ");
         return Err(Failure::usage(format!(
@@ -248,17 +261,19 @@ pub(super) fn run(args: &Args) -> Outcome {
         true => Effort {
             runs: 1,
             divisor: 50,
+            processors,
         },
         false => Effort {
             runs: 3,
             divisor: 1,
+            processors,
         },
     };
     let clients = match args.part {
         None if http::is_wanted(wanted) => http::Clients::find()?,
         _ => None,
     };
-    one_cpu()?;
+    bind(processors)?;
     let mut values = Values::default();
     if args.part.is_some() {
         for _ in 0..effort.runs {
@@ -332,16 +347,27 @@ fn print(args: &Args, values: &Values, wanted: impl Fn(&str) -> bool) -> Outcome
     Ok(())
 }
 
-/// From here on this program runs on one CPU, and so does all that it starts.
-fn one_cpu() -> Outcome {
+/// From here on this program runs on so many CPUs, and so does all that it starts.
+fn bind(processors: usize) -> Outcome {
     let system = |errno: rustix::io::Errno| {
-        Failure::new(Code::Failed, format!("binding to one CPU: {errno}"))
+        Failure::new(
+            Code::Failed,
+            format!("binding to {processors} CPUs: {errno}"),
+        )
     };
     let allowed = sched_getaffinity(None).map_err(system)?;
-    let last = (0..CpuSet::MAX_CPU).rev().find(|cpu| allowed.is_set(*cpu));
-    let mut one = CpuSet::new();
-    one.set(last.unwrap_or(0));
-    sched_setaffinity(None, &one).map_err(system)
+    let last = (0..CpuSet::MAX_CPU)
+        .rev()
+        .filter(|cpu| allowed.is_set(*cpu));
+    let mut chosen = CpuSet::new();
+    last.take(processors).for_each(|cpu| chosen.set(cpu));
+    let found = chosen.count() as usize;
+    if found < processors {
+        return Err(Failure::usage(format!(
+            "--processors {processors}: this process may use {found}"
+        )));
+    }
+    sched_setaffinity(None, &chosen).map_err(system)
 }
 
 /// Iterations of [`compute`] in a microsecond.
@@ -362,8 +388,7 @@ fn compute(iterations: u64) -> u64 {
     })
 }
 
-/// Threads, rounds, and the times of `rounds_*` rows in us.
-const ROUND_THREADS: u64 = 8;
+/// Rounds, and the times of `rounds_*` rows in us.
 const ROUNDS: u64 = 1000;
 const ROUND_ROWS: [(&str, u64, u64); 2] =
     [("rounds_100_200", 100, 200), ("rounds_20_100", 20, 100)];

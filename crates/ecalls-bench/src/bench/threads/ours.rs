@@ -8,8 +8,8 @@ use ecalls_threads::{Builder, KernelSide, Runtime, blocking, scheduling_point, s
 use super::mechanisms::unblock_us;
 use super::peers::strangers;
 use super::{
-    Blocks, ECALLS, ECALLS_BARE, ECALLS_TOLD, Effort, ROUND_ROWS, ROUND_THREADS, ROUNDS, Values,
-    compute, failed, iterations_per_us, ns_each, per_s,
+    Blocks, ECALLS, ECALLS_BARE, ECALLS_TOLD, Effort, ROUND_ROWS, ROUNDS, Values, compute, failed,
+    iterations_per_us, ns_each, per_s,
 };
 use crate::exit::{Failure, Outcome};
 use crate::output::note;
@@ -74,7 +74,8 @@ fn blocks(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> bool) ->
         (ECALLS, KernelSide::Never),
         (ECALLS_TOLD, KernelSide::Required),
     ] {
-        let runtime = match plain().kernel(kernel).start() {
+        let builder = plain().processors(effort.processors).kernel(kernel);
+        let runtime = match builder.start() {
             Ok(runtime) => runtime,
             Err(error) if system == ECALLS_TOLD => {
                 note(format_args!("without the rows of {system}: {error}"));
@@ -98,7 +99,7 @@ fn blocks(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> bool) ->
         for (row, busy_us, sleep_us) in ROUND_ROWS.into_iter().filter(|(row, ..)| wanted(row)) {
             let rounds = (ROUNDS / effort.divisor).max(10);
             let start = Instant::now();
-            let threads = (0..ROUND_THREADS).map(|_| {
+            let threads = (0..effort.round_threads()).map(|_| {
                 runtime.spawn(move || {
                     for _ in 0..rounds {
                         compute(busy_us * speed);
@@ -108,7 +109,7 @@ fn blocks(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> bool) ->
             });
             let threads: Vec<_> = threads.collect::<Result<_, _>>().map_err(failed)?;
             threads.into_iter().for_each(|thread| drop(thread.join()));
-            values.add(row, system, per_s(rounds * ROUND_THREADS, start));
+            values.add(row, system, per_s(rounds * effort.round_threads(), start));
         }
         if wanted("table1_unblock") || wanted("table2_restart") {
             let (lost_us, restart_us) = unblock_us(&runtime, effort, sleep)?;

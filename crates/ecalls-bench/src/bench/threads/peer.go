@@ -110,7 +110,8 @@ func main() {
 		serve(os.Args[2])
 	}
 	divisor, _ := strconv.Atoi(os.Args[1])
-	runtime.GOMAXPROCS(1)
+	processors, _ := strconv.Atoi(os.Args[2])
+	runtime.GOMAXPROCS(processors)
 	switches := 200000 / divisor
 	start := time.Now()
 	all(10, func() {
@@ -135,7 +136,7 @@ func main() {
 	}{{"rounds_100_200", 100, 200}, {"rounds_20_100", 20, 100}} {
 		rounds := max(1000/divisor, 10)
 		start = time.Now()
-		all(8, func() {
+		all(8*processors, func() {
 			x := uint64(0)
 			for i := 0; i < rounds; i++ {
 				x += compute(uint64(float64(r.busy) * speed))
@@ -145,6 +146,6 @@ func main() {
 				fmt.Print()
 			}
 		})
-		fmt.Println(r.row, float64(8*rounds)/time.Since(start).Seconds())
+		fmt.Println(r.row, float64(8*processors*rounds)/time.Since(start).Seconds())
 	}
 }

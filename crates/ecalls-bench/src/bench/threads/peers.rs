@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{
-    Blocks, Effort, GO, POSIX, PTHREADS, ROUND_ROWS, ROUND_THREADS, ROUNDS, ROWS, TOKIO, Values,
-    compute, failed, iterations_per_us, mechanisms, ns_each, per_s,
+    Blocks, Effort, GO, POSIX, PTHREADS, ROUND_ROWS, ROUNDS, ROWS, TOKIO, Values, compute, failed,
+    iterations_per_us, mechanisms, ns_each, per_s,
 };
 use ecalls_cli::arguments::BenchArguments;
 use ecalls_cli::preload;
@@ -83,7 +83,7 @@ pub(super) fn kernel_threads(
     for (row, busy_us, sleep_us) in ROUND_ROWS.into_iter().filter(|(row, ..)| wanted(row)) {
         let rounds = (ROUNDS / effort.divisor).max(10);
         let start = Instant::now();
-        let threads: Vec<_> = (0..ROUND_THREADS)
+        let threads: Vec<_> = (0..effort.round_threads())
             .map(|_| {
                 thread::spawn(move || {
                     for _ in 0..rounds {
@@ -94,7 +94,7 @@ pub(super) fn kernel_threads(
             })
             .collect();
         threads.into_iter().for_each(|thread| drop(thread.join()));
-        values.add(row, PTHREADS, per_s(rounds * ROUND_THREADS, start));
+        values.add(row, PTHREADS, per_s(rounds * effort.round_threads(), start));
     }
     Ok(())
 }
@@ -105,7 +105,9 @@ pub(super) fn posix(values: &mut Values, args: &BenchArguments) -> Outcome {
     let this = std::env::current_exe().map_err(failed)?;
     let mut command = Command::new(&this);
     command.args(["bench", "threads", "--part", "kernel-threads", "--json"]);
-    command.env("ECALLS_THREADS_PROCESSORS", "1");
+    let processors = args.processors.to_string();
+    command.args(["--processors", &processors]);
+    command.env("ECALLS_THREADS_PROCESSORS", &processors);
     if args.quick {
         command.arg("--quick");
     }
@@ -180,11 +182,11 @@ fn sum(from: u64, to: u64) -> u64 {
         .sum()
 }
 
-/// Tokio's runtime with one worker; blocking calls are in `block_in_place`, which hands the
-/// worker's other tasks to another kernel thread, as its manual says.
+/// Tokio's runtime with one worker for each CPU; blocking calls are in `block_in_place`, which
+/// hands the worker's other tasks to another kernel thread, as its manual says.
 fn tokio(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> bool) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
+        .worker_threads(effort.processors)
         .build()
         .map_err(|error| Failure::new(Code::Failed, format!("Tokio: {error}")))?;
     if wanted("table3_yield") {
@@ -210,7 +212,7 @@ fn tokio(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> bool) -> 
     for (row, busy_us, sleep_us) in ROUND_ROWS.into_iter().filter(|(row, ..)| wanted(row)) {
         let rounds = (ROUNDS / effort.divisor).max(10);
         let start = Instant::now();
-        let tasks: Vec<_> = (0..ROUND_THREADS)
+        let tasks: Vec<_> = (0..effort.round_threads())
             .map(|_| {
                 runtime.spawn(async move {
                     for _ in 0..rounds {
@@ -228,7 +230,7 @@ fn tokio(values: &mut Values, effort: Effort, wanted: &dyn Fn(&str) -> bool) -> 
                 let _ = task.await;
             }
         });
-        values.add(row, TOKIO, per_s(rounds * ROUND_THREADS, start));
+        values.add(row, TOKIO, per_s(rounds * effort.round_threads(), start));
     }
     Ok(())
 }
@@ -288,7 +290,8 @@ impl Go {
             return Ok(());
         }
         let mut command = Command::new(self.program());
-        let output = command.arg(effort.divisor.to_string()).output();
+        command.args([effort.divisor as usize, effort.processors].map(|number| number.to_string()));
+        let output = command.output();
         let output = output.map_err(failed)?;
         for line in String::from_utf8_lossy(&output.stdout).lines() {
             let Some((name, value)) = line.split_once(' ') else {
