@@ -85,7 +85,8 @@ Keys with --json: port, mode, state (admits, refuses, no_listener), admitted, re
 that were answered of these), sorry_open (are being answered now), established, queue_delay_ms,
 wait_ms (null: no connection came), pace_ms (null: not known), open, numconnects (that wait within
 the server; null: it does not tell), listeners;
-since the beginning: admitted_total, refused_total, sorry_total, turns (how often refusing began),
+since the beginning: admitted_total, refused_total, sorry_total, sorry_failed (how often the
+listener that answers could not accept; null: another mode), turns (how often refusing began),
 policy_failed (runs of --policy after which the rule decided; null: there is none).";
 
 /// The shortest `--target-delay`: the kernel tells ages in steps of up to this length.
@@ -120,6 +121,7 @@ struct Line {
     admitted_total: u64,
     refused_total: u64,
     sorry_total: u64,
+    sorry_failed: Option<u64>,
     turns: u64,
     policy_failed: Option<u64>,
 }
@@ -170,6 +172,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let mut line = line(args, &before, &now);
         let told = guard.told().map_err(Failure::from)?;
         line.numconnects = told.map(|page| page.numconnects);
+        line.sorry_failed = guard.sorry_failed();
         if args.json {
             out.object(&line)?;
         } else {
@@ -244,6 +247,7 @@ fn line(args: &Args, before: &Counts, now: &Counts) -> Line {
         admitted_total: now.admitted,
         refused_total: now.refused,
         sorry_total: now.sorry,
+        sorry_failed: None,
         turns: now.turns,
         policy_failed: args.policy.is_some().then_some(now.failed),
     }
@@ -269,6 +273,9 @@ fn table(line: &Line, elapsed: Duration) -> Table {
     let mut state = line.state.replace('_', " ");
     if let Some(failed) = line.policy_failed.filter(|failed| *failed > 0) {
         state += &format!(", policy failed {failed} times");
+    }
+    if let Some(failed) = line.sorry_failed.filter(|failed| *failed > 0) {
+        state += &format!(", answer failed {failed} times");
     }
     table.row([
         format!("{:.0}s", elapsed.as_secs_f64()),

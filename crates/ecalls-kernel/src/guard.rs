@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use ecalls_abi::guard::{GUARD_PAGE_TOLD, GuardPage};
 use libbpf_rs::libbpf_sys::{BPF_SK_LOOKUP, BPF_TRACE_RAW_TP};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, Program, ProgramType};
+use libbpf_rs::{Map, MapCore, MapFlags, MapHandle, MapType, Object, Program, ProgramType};
 use rustix::time::{ClockId, clock_getres};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -24,6 +24,7 @@ use crate::core::load;
 use crate::error::{Error, Result};
 use crate::kernel::table::lookup;
 use crate::kernel::{namespace, sys};
+use sorry::Sorry;
 use worker::Worker;
 
 pub use sorry::SORRY_MAX;
@@ -133,7 +134,7 @@ pub struct Guard {
     _links: Vec<OwnedFd>,
     object: Object,
     _void: Vec<OwnedFd>,
-    _sorry: Option<Worker>,
+    sorry: Option<Sorry>,
     told: Option<Worker>,
 }
 
@@ -172,7 +173,7 @@ impl Guard {
             _links: Vec::new(),
             object,
             _void: Vec::new(),
-            _sorry: None,
+            sorry: None,
             told: None,
         };
         if let Some(policy) = policy {
@@ -184,7 +185,7 @@ impl Guard {
         if mode == Mode::Sorry {
             let listeners = guard.add_own(SORRY, Some(port))?;
             guard.mark(&listeners)?;
-            guard._sorry = Some(sorry::start(listeners)?);
+            guard.sorry = Some(sorry::start(listeners)?);
         }
         let state = sys::attach(guard.program(STATE)?.as_fd(), BPF_TRACE_RAW_TP)?;
         guard._links.push(state);
@@ -200,7 +201,7 @@ impl Guard {
         }
         let lookup = namespace::attach(guard.program(LOOKUP)?.as_fd(), BPF_SK_LOOKUP)?;
         guard._links.push(lookup);
-        guard.told = told::start(port, guard.map(TABLE)?, guard.map(PAGE)?)?;
+        guard.told = told::start(port, guard.handle(TABLE)?, guard.handle(PAGE)?)?;
         Ok(guard)
     }
 
@@ -227,10 +228,21 @@ impl Guard {
         Ok(state(&self.map(TABLE)?)?.counts)
     }
 
-    fn map(&self, name: &str) -> Result<MapHandle> {
+    /// How often the listener that answers could not accept a connection; `None`: it is not that
+    /// mode.
+    pub fn sorry_failed(&self) -> Option<u64> {
+        self.sorry.as_ref().map(Sorry::failed)
+    }
+
+    /// Without a descriptor of its own: there may be none left.
+    fn map(&self, name: &str) -> Result<Map<'_>> {
         let found = self.object.maps().find(|map| map.name() == name);
-        let found = found.ok_or(Error::Closed("a map of the guard"))?;
-        MapHandle::try_from(&found).map_err(|error| Error::from_bpf("taking a map", &error))
+        found.ok_or(Error::Closed("a map of the guard"))
+    }
+
+    fn handle(&self, name: &str) -> Result<MapHandle> {
+        MapHandle::try_from(&self.map(name)?)
+            .map_err(|error| Error::from_bpf("taking a map", &error))
     }
 
     /// Listeners in those places of the kernel side, which take what is for that port, or nothing;
@@ -272,7 +284,7 @@ impl Guard {
     }
 }
 
-fn state(table: &MapHandle) -> Result<State> {
+fn state(table: &impl MapCore) -> Result<State> {
     let state: Option<State> = lookup(table, &0u32.to_ne_bytes(), "reading the counts")?;
     state.ok_or(Error::Closed("the guard's counts"))
 }

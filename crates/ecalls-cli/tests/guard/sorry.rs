@@ -4,16 +4,17 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use limit::ended;
+use limit::{Running, ended};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::Value;
 
 use crate::fault::in_net;
 use crate::load::{PAGE, listener};
-use crate::{IP4, IP6, PATIENCE, start, wait_for};
+use crate::{IP4, IP6, PATIENCE, guard, start, wait_for};
 
 /// Connections that are answered at a time, and as many more as there may be processors.
 const MOST: u64 = 256 + 64;
@@ -137,6 +138,38 @@ fn begin(address: SocketAddr) -> OwnedFd {
     // It is in progress.
     let _ = connect(&socket, &address);
     socket
+}
+
+/// It says so once, counts each failure, and goes on when it may open descriptors again.
+#[test]
+fn guard_without_descriptors_answers_later() {
+    in_net(|_| {
+        let (_stuck, address) = behind(IP4);
+        let mut command = guard(address.port(), &["--mode", "sorry"]);
+        command.args(["--json", "--every", "100ms"]);
+        let mut guard = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let mut complaints = guard.complaints();
+        complaints.find("guards port", PATIENCE);
+        let mut lines = guard.lines();
+        ask_until_answered(address);
+        assert_eq!(wait_for(&mut lines, "a line", |_| true)["sorry_failed"], 0);
+        let limit = |files| {
+            let pid = Pid::from_raw(guard.id().cast_signed());
+            let (current, maximum) = (Some(files), Some(4096));
+            prlimit(pid, Resource::Nofile, Rlimit { current, maximum }).expect("a limit");
+        };
+        limit(0);
+        let clients: Vec<_> = (0..20).map(|_| begin(address)).collect();
+        let failed = |count: u64| move |line: &Value| line["sorry_failed"].as_u64() >= Some(count);
+        wait_for(&mut lines, "it fails again and again", failed(3));
+        let said = complaints.find("could not accept", PATIENCE);
+        assert!(said.contains("Too many open files"), "{said}");
+        limit(4096);
+        assert!(ask_until_answered(address).starts_with("HTTP/1.1 503 "));
+        drop(clients);
+        guard.kill(PATIENCE);
+        assert_eq!(complaints.rest(PATIENCE), "");
+    });
 }
 
 #[test]

@@ -29,9 +29,9 @@ impl Guard {
     /// Lets it decide.
     pub(super) fn set_policy(&self, policy: &Handler) -> Result<()> {
         let apart = Apart {
-            frames: &self.map(FRAMES)?,
-            events: &self.map(EVENTS)?,
-            place: &self.map(PLACE)?,
+            frames: &self.handle(FRAMES)?,
+            events: &self.handle(EVENTS)?,
+            place: &self.handle(PLACE)?,
         };
         apart.put(policy, load_policy)
     }

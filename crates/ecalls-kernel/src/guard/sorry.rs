@@ -7,6 +7,8 @@
 //! this, is reset. So each connection costs a descriptor for that time at most, no memory of its
 //! own, and a few system calls; the kernel side admits [`SORRY_MAX`] at a time.
 //!
+//! No error of accept ends it: each kind is said once, and all are counted.
+//!
 //! The thread steps back for others: the processor is the server's.
 
 use std::collections::VecDeque;
@@ -14,6 +16,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -38,6 +42,19 @@ const NICE: i32 = 10;
 /// Connections that are accepted before others are looked at.
 const AT_ONCE: usize = 16;
 
+/// Errors that the connection had met, of accept(2): it is gone, and the next may be well.
+const NETWORK: [Errno; 9] = [
+    Errno::CONNABORTED,
+    Errno::NETDOWN,
+    Errno::PROTO,
+    Errno::NOPROTOOPT,
+    Errno::HOSTDOWN,
+    Errno::NONET,
+    Errno::HOSTUNREACH,
+    Errno::OPNOTSUPP,
+    Errno::NETUNREACH,
+];
+
 const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
 Retry-After: 5\r\n\
 Content-Type: text/plain; charset=utf-8\r\n\
@@ -47,21 +64,43 @@ Connection: close\r\n\
 \r\n\
 The server is busy. Please try again in a few seconds.\n";
 
+/// The thread.
+#[derive(Debug)]
+pub(super) struct Sorry {
+    failed: Arc<AtomicU64>,
+    _worker: Worker,
+}
+
+impl Sorry {
+    /// How often accepting failed.
+    pub(super) fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+}
+
 /// Starts the thread with these listeners.
-pub(super) fn start(listeners: Vec<OwnedFd>) -> Result<Worker> {
+pub(super) fn start(listeners: Vec<OwnedFd>) -> Result<Sorry> {
     let set = epoll::create(epoll::CreateFlags::CLOEXEC)
         .map_err(|error| Error::from_io("making an epoll set", error.into()))?;
-    Worker::start("guard-sorry", move |stop| {
+    let failed = Arc::<AtomicU64>::default();
+    let counter = failed.clone();
+    let worker = Worker::start("guard-sorry", move |stop| {
         let answerer = Answerer {
             set,
             listeners,
             clients: VecDeque::new(),
             first: 0,
+            failed: counter,
+            said: Vec::new(),
         };
         if let Err(error) = answerer.run(&stop) {
             // Connections fill the kernel's queue, and the next ones are dropped.
             eprintln!("ecalls: the guard answers nobody any more: {error}");
         }
+    })?;
+    Ok(Sorry {
+        failed,
+        _worker: worker,
     })
 }
 
@@ -79,6 +118,9 @@ struct Answerer {
     clients: VecDeque<Option<Client>>,
     /// The number of the oldest.
     first: u64,
+    failed: Arc<AtomicU64>,
+    /// The errors that were said.
+    said: Vec<Errno>,
 }
 
 /// The keys of what is no client in the set: the end, and the listeners from here on.
@@ -126,17 +168,21 @@ impl Answerer {
             let socket = match accept_with(&self.listeners[listener], flags) {
                 Ok(socket) => TcpStream::from(socket),
                 Err(Errno::AGAIN) => return,
-                Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                // Without descriptors or memory, or with an error of the network that the
-                // connection had met (accept(2) names them): a moment later.
-                Err(_) => {
+                Err(Errno::INTR) => continue,
+                Err(error) => {
+                    self.fail(error);
+                    if NETWORK.contains(&error) {
+                        continue;
+                    }
+                    // Without descriptors or memory: a moment later.
                     std::thread::sleep(Duration::from_millis(10));
                     return;
                 }
             };
             let number = self.first + self.clients.len() as u64;
             let key = epoll::EventData::new_u64(number);
-            if epoll::add(&self.set, &socket, key, epoll::EventFlags::IN).is_err() {
+            if let Err(error) = epoll::add(&self.set, &socket, key, epoll::EventFlags::IN) {
+                self.fail(error);
                 // Its user may watch no further descriptor: the client is reset.
                 let _ = set_socket_linger(&socket, Some(Duration::ZERO));
                 continue;
@@ -150,6 +196,23 @@ impl Answerer {
             // Most have asked already.
             self.step(number);
         }
+    }
+
+    /// A connection was not accepted.
+    fn fail(&mut self, error: Errno) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        if self.said.contains(&error) {
+            return;
+        }
+        self.said.push(error);
+        let hint = match error {
+            Errno::MFILE => "raise its limit (`ulimit -n`, LimitNOFILE= of its unit); ",
+            _ => "",
+        };
+        eprintln!(
+            "ecalls: the guard could not accept a connection to answer it: {error}; {hint}it goes \
+             on, and only counts this from now on (sorry_failed of --json)"
+        );
     }
 
     fn step(&mut self, number: u64) {
