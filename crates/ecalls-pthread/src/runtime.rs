@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
+use ecalls_threads::park::Waited;
 use ecalls_threads::{ACTIVATIONS_MAX, KernelSide, Runtime, in_scheduler};
 
 use crate::{cancel, cpus, descriptors, next, say, say_once, slice};
@@ -85,6 +86,16 @@ pub(crate) fn park(
 ) -> bool {
     let _inside = Inside::new();
     ecalls_threads::park::park(address, until_ns, is_needless)
+}
+
+/// `ecalls_threads::park::park_for_signals`.
+pub(crate) fn park_for_signals(
+    address: usize,
+    until_ns: Option<u64>,
+    is_needless: impl FnOnce() -> bool,
+) -> Waited {
+    let _inside = Inside::new();
+    ecalls_threads::park::park_for_signals(address, until_ns, is_needless)
 }
 
 /// `ecalls_threads::park::unpark`.

@@ -3,12 +3,12 @@
 
 use std::ffi::c_int;
 
-use ecalls_threads::park::is_parked;
+use ecalls_threads::park::{Waited, is_parked};
 use ecalls_threads::{blocking, in_scheduler};
-use libc::{CLOCK_REALTIME, EAGAIN, ETIMEDOUT, clockid_t, sem_t, timespec};
+use libc::{CLOCK_REALTIME, EAGAIN, EINTR, ETIMEDOUT, clockid_t, sem_t, timespec};
 
 use crate::cancel;
-use crate::runtime::{can_park, is_started, park, unpark};
+use crate::runtime::{can_park, is_started, park_for_signals, unpark};
 use crate::shared::SHARED_SEMAPHORE;
 use crate::{next, runtime, time};
 use ecalls_preload::errno;
@@ -45,18 +45,24 @@ unsafe fn take(
     };
     loop {
         let mut taken = false;
-        let in_time = park(sem.addr(), until_ns, || {
+        let waited = park_for_signals(sem.addr(), until_ns, || {
             taken = attempt() == 0;
             taken
         });
         if taken || attempt() == 0 {
             return 0;
         }
-        if !in_time {
-            errno::set(ETIMEDOUT);
-            return -1;
+        match waited {
+            Waited::Woken => cancel::point(),
+            Waited::TimedOut => {
+                errno::set(ETIMEDOUT);
+                return -1;
+            }
+            Waited::Interrupted => {
+                errno::set(EINTR);
+                return -1;
+            }
         }
-        cancel::point();
     }
 }
 

@@ -7,6 +7,7 @@
 //! outside of a runtime sleep.
 
 use crate::sync::{AtomicU32, Ordering};
+pub use crate::wait::Waited;
 use crate::wait::Waiters;
 
 /// Locks whose addresses fall together share a list.
@@ -39,11 +40,32 @@ fn list_of(address: usize) -> &'static List {
 /// it looks at the lock once more, and if it is true nothing is waited for. It must not wait
 /// itself.
 pub fn park(address: usize, until_ns: Option<u64>, is_needless: impl FnOnce() -> bool) -> bool {
+    wait(address, until_ns, false, is_needless) != Waited::TimedOut
+}
+
+/// The same; a kernel thread from outside of a runtime also returns once the handler of a signal
+/// has run, unless the kernel restarts calls for it (SA_RESTART).
+pub fn park_for_signals(
+    address: usize,
+    until_ns: Option<u64>,
+    is_needless: impl FnOnce() -> bool,
+) -> Waited {
+    wait(address, until_ns, true, is_needless)
+}
+
+fn wait(
+    address: usize,
+    until_ns: Option<u64>,
+    for_signals: bool,
+    is_needless: impl FnOnce() -> bool,
+) -> Waited {
     let list = list_of(address);
     list.waiting.fetch_add(1, Ordering::SeqCst);
-    let in_time = list.waiters.wait_for(address, until_ns, is_needless);
+    let waited = list
+        .waiters
+        .wait(address, until_ns, for_signals, is_needless);
     list.waiting.fetch_sub(1, Ordering::SeqCst);
-    in_time
+    waited
 }
 
 /// Wakes at most so many threads that are parked at this address, those first that have waited

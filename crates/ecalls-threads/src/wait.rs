@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use rustix::thread::futex;
 use rustix::time::{ClockId, Timespec};
 
@@ -47,6 +48,17 @@ impl Waiter {
     }
 }
 
+/// How a wait has ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Waited {
+    /// Somebody woke the thread, or the wait was needless.
+    Woken,
+    /// The time has come.
+    TimedOut,
+    /// The handler of a signal has run, in a kernel thread that waited for this, too.
+    Interrupted,
+}
+
 /// The key of a list that only one object uses.
 const ONLY: usize = 0;
 
@@ -81,9 +93,21 @@ impl Waiters {
         until_ns: Option<u64>,
         is_needless: impl FnOnce() -> bool,
     ) -> bool {
+        self.wait(key, until_ns, false, is_needless) == Waited::Woken
+    }
+
+    /// The same; with `for_signals` a signal that a kernel thread handles ends the wait, if the
+    /// kernel does not restart calls for it (SA_RESTART).
+    pub(crate) fn wait(
+        &self,
+        key: usize,
+        until_ns: Option<u64>,
+        for_signals: bool,
+        is_needless: impl FnOnce() -> bool,
+    ) -> Waited {
         let Some((activation, thread)) = Activation::get().and_then(|a| Some((a, a.current()?)))
         else {
-            return self.wait_outside(key, until_ns, is_needless);
+            return self.wait_outside(key, until_ns, for_signals, is_needless);
         };
         activation.enter();
         let waiter = Waiter::Thread(Arc::clone(&thread), thread.wait.epoch());
@@ -96,7 +120,7 @@ impl Waiters {
             // The epoch ends, so that a waker that still has it comes too late.
             thread.wait.resume();
             activation.leave();
-            return true;
+            return Waited::Woken;
         }
         if let Some(until_ns) = until_ns {
             thread.shared.add_timer(until_ns, &thread);
@@ -108,13 +132,16 @@ impl Waiters {
             Some(until_ns) => {
                 let _scheduler = calls::Entered::new();
                 let in_time = thread.shared.timers.remove(until_ns, &thread);
-                !self.forget(&waiter) || in_time
+                match !self.forget(&waiter) || in_time {
+                    true => Waited::Woken,
+                    false => Waited::TimedOut,
+                }
             }
             None => {
                 if thread.interrupted.swap(false, Ordering::AcqRel) {
                     self.forget(&waiter);
                 }
-                true
+                Waited::Woken
             }
         }
     }
@@ -123,22 +150,29 @@ impl Waiters {
         &self,
         key: usize,
         until_ns: Option<u64>,
+        for_signals: bool,
         is_needless: impl FnOnce() -> bool,
-    ) -> bool {
+    ) -> Waited {
         let word = Arc::new(AtomicU32::new(0));
         let waiter = Waiter::Outside(Arc::clone(&word));
         self.0.lock().push_back((key, waiter.clone()));
-        let mut woken = is_needless();
-        while !woken && word.load(Ordering::Acquire) == 0 {
-            if !sleep_on(&word, 0, until_ns) {
+        let needless = is_needless();
+        let mut waited = Waited::Woken;
+        while !needless && word.load(Ordering::Acquire) == 0 {
+            waited = sleep_on(&word, 0, until_ns);
+            if waited == Waited::TimedOut || for_signals && waited == Waited::Interrupted {
                 break;
             }
         }
-        woken |= word.load(Ordering::Acquire) != 0;
-        if !self.forget(&waiter) && !woken {
+        let woken = word.load(Ordering::Acquire) != 0;
+        if !self.forget(&waiter) && (needless || !woken) {
+            // The wake-up was for somebody who waits.
             self.wake(key, 1);
         }
-        woken
+        match needless || woken {
+            true => Waited::Woken,
+            false => waited,
+        }
     }
 
     /// In the child of a fork: nobody waits.
@@ -190,8 +224,8 @@ impl Waiters {
     }
 }
 
-/// Sleeps while the word has that value, at most until that time; false: the time has come.
-pub(crate) fn sleep_on(word: &AtomicU32, value: u32, until_ns: Option<u64>) -> bool {
+/// Sleeps while the word has that value, at most until that time.
+pub(crate) fn sleep_on(word: &AtomicU32, value: u32, until_ns: Option<u64>) -> Waited {
     let until = until_ns.map(timespec);
     let slept = futex::wait_bitset(
         word,
@@ -200,7 +234,11 @@ pub(crate) fn sleep_on(word: &AtomicU32, value: u32, until_ns: Option<u64>) -> b
         until.as_ref(),
         std::num::NonZeroU32::MAX,
     );
-    slept != Err(rustix::io::Errno::TIMEDOUT)
+    match slept {
+        Err(Errno::TIMEDOUT) => Waited::TimedOut,
+        Err(Errno::INTR) => Waited::Interrupted,
+        _ => Waited::Woken,
+    }
 }
 
 pub(crate) fn timespec(ns: u64) -> Timespec {

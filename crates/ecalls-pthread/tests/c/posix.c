@@ -430,11 +430,43 @@ static void *take_posts(void *argument)
 	return argument;
 }
 
+static void note(int signal)
+{
+	(void)signal;
+}
+
+static void *interrupt(void *argument)
+{
+	while (!flag) {
+		usleep(5000);
+		kill(getpid(), SIGUSR2);
+	}
+	return argument;
+}
+
+/* The kernel gives a process's signal to its first thread, which is in there. */
+static void interrupted(void)
+{
+	struct sigaction action = {.sa_handler = note};
+	pthread_t thread;
+	struct timespec until = in_ms(CLOCK_MONOTONIC, 60000);
+	sem_t none;
+
+	sem_init(&none, 0, 0);
+	sigaction(SIGUSR2, &action, NULL);
+	thread = create(interrupt, NULL);
+	CHECK(sem_wait(&none) == -1 && errno == EINTR);
+	CHECK(sem_clockwait(&none, CLOCK_MONOTONIC, &until) == -1 && errno == EINTR);
+	flag = 1;
+	join(thread);
+}
+
 static void signals(void)
 {
 	struct sigaction action = {.sa_handler = post, .sa_flags = SA_RESTART};
 	pthread_t thread;
 
+	interrupted();
 	sem_init(&semaphore, 0, 0);
 	sigaction(SIGUSR1, &action, NULL);
 	thread = create(take_posts, NULL);
