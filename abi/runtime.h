@@ -83,8 +83,8 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_runtime) == 128 + 8192 + 262144 + 9830
 
 /* An activation executes a thread from then on. */
 struct ecalls_runtime_turn {
-	ecalls_u64 at_ns; /* CLOCK_MONOTONIC */
-	ecalls_u32 tid;	  /* the activation's */
+	ecalls_u64 at_ns;  /* CLOCK_MONOTONIC */
+	ecalls_u32 tid;	   /* the activation's */
 	ecalls_u32 thread; /* as an activation has it; 0: none, it is a spare */
 };
 
