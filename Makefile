@@ -112,8 +112,8 @@ steady := $(CURDIR)/tools/vm/run --mode steady --timeout 1800
 nightly: export ECALLS_PROGRAMS = $(PROGRAMS)
 nightly: export ECALLS_SEED := $(SEED)
 nightly:
-	tools/setup build test arm64
-	cargo test --release -p ecode -- --nocapture
+	tools/setup build test nightly arm64
+	cargo test --release -p ecode -p ecode-native --features ecode-native/code -- --nocapture
 	ECALLS_TEST_ROOT=1 cargo test --release -p ecalls-kernel --test ecode -- --nocapture
 	tools/setup deb
 	ECALLS_NIGHTLY=1 tools/test deb
@@ -124,6 +124,8 @@ nightly:
 	tools/judges target/judges
 	ECALLS_NIGHTLY=1 ECALLS_JUDGES=$(CURDIR)/target/judges \
 		cargo test -p ecalls-io -p ecalls-pthread -- --nocapture
+	ECALLS_NIGHTLY=1 ECALLS_TEST_ROOT=1 cargo test -p ecalls-web --test web browser
+	ECALLS_NIGHTLY=1 cargo test -p ecalls-web --test servers -- --nocapture
 	ECALLS_NIGHTLY=1 cargo test -p ecalls-threads --test seeds -- --nocapture
 	cargo build -p ecalls-cli -p ecalls-pthread
 	for kernel in "" ECALLS_THREADS_NO_KERNEL=1; do \
@@ -142,6 +144,7 @@ nightly:
 	for cpus in 2 4; do tools/vm/run --mode steady --cpus $$cpus --timeout 3000 -- \
 		target/release/ecalls-bench bench sched --check --row ordinary --seconds 2 \
 		--scheduler ecalls --scheduler eevdf || exit 1; done
+	for cpus in 2 4; do tools/vm/foreign $$cpus || exit 1; done
 	tools/bench coop --check
 	tests/fuzz/run c $(FUZZ_SECONDS)
 	! RUSTUP_AUTO_INSTALL=0 cargo +nightly --version >/dev/null 2>&1 || tests/fuzz/run rust $(FUZZ_SECONDS)
@@ -160,7 +163,7 @@ format:
 bench:
 	tools/setup build demo
 	tools/setup vm || true # where the kernel has no sched_ext, schedulers are measured there
-	cargo build --release
+	cargo build --release --workspace --features ecalls-bench/native
 	tools/bench
 
 # how long make soak takes

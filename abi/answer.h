@@ -13,11 +13,22 @@
  * whole. Only the process writes.
  *
  * The first bytes of request and reply that are echoed are 0: they come from the datagram.
+ *
+ * A holder (`ecalls answer hold`) lends its cells to a program without privileges. It listens at
+ * the abstract name ECALLS_ANSWER_NAME with the port in decimal digits appended, SOCK_SEQPACKET, in
+ * the network namespace of the port. It sends whoever connects as root, or as the user that it was
+ * told, one packet, and reads nothing: the struct ecalls_answer_lease, the text in E-code by which
+ * the borrower finds the cell of a request, and descriptors of the cells and, for reading only, of
+ * the counts. One borrower at a time: another one waits. The cells are emptied when the borrower's
+ * end of the connection is closed; that the holder's end is closed tells the borrower that nothing
+ * is answered any more. What a borrower writes can do harm to replies of its own port only.
  */
 #ifndef ECALLS_ANSWER_H
 #define ECALLS_ANSWER_H
 
 #include "version.h"
+
+#define ECALLS_ANSWER_NAME "ecalls-answer/"
 
 #define ECALLS_ANSWER_PREFIX 144u /* bytes of a datagram that E-code sees */
 #define ECALLS_ANSWER_REPLY 1200u /* bytes of a reply: it fits any network of IPv6 */
@@ -66,5 +77,14 @@ struct ecalls_answer_count {
 	ecalls_u64 unsent;   /* without memory for the reply */
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_answer_count) == 12 * 8, "answer count");
+
+/* The begin of what a holder sends; the text follows. */
+struct ecalls_answer_lease {
+	ecalls_u32 version; /* ECALLS_ABI_VERSION */
+	ecalls_u32 cells;
+	ecalls_u32 echo_bytes;
+	ecalls_u32 text_bytes;
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_answer_lease) == 16, "answer lease");
 
 #endif

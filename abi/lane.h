@@ -21,7 +21,7 @@
 #define ECALLS_FRAME_SIZE 0u	  /* truncated, or another size than it says */
 #define ECALLS_FRAME_VERSION 1u	  /* of another version */
 #define ECALLS_FRAME_MALFORMED 2u /* a field has an impossible value */
-#define ECALLS_FRAME_FORMAT 3u	  /* another format than the channel's here */
+#define ECALLS_FRAME_FORMAT 3u	  /* another format than the channel's here, or longer data */
 #define ECALLS_FRAME_OWN 4u	  /* it says that this host sent it */
 #define ECALLS_FRAME_CLOSED 5u	  /* the program that opened the channel here has ended */
 #define ECALLS_FRAME_DUPLICATE 6u /* it arrived before */
@@ -47,8 +47,10 @@ struct ecalls_lane_channel {
 	ecalls_u32 uid;		/* its user: that of the events */
 	ecalls_u32 service;	/* index of the service */
 	ecalls_u32 way;		/* ECALLS_WAY_* */
+	ecalls_u32 data_max;	/* bytes of data that its format describes */
+	ecalls_u32 pad;
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_lane_channel) == 72, "lane channel");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_lane_channel) == 80, "lane channel");
 
 /* Counts of a channel (one per CPU; sum them): frames = raised + sum(refused). Row 0: of frames
  * that name no channel of this host, so that only their size and version could be checked. */

@@ -21,8 +21,6 @@
 #define ECALLS_RUNTIME_RUNS 1u
 /* It waits for a processor. */
 #define ECALLS_RUNTIME_SPARE 2u
-/* Its thread came back from the kernel, and waits until the policy chooses it. */
-#define ECALLS_RUNTIME_UNBLOCKED 3u
 
 /* The most threads that have a name at a time. */
 #define ECALLS_RUNTIME_NAMES_MAX 4096u
@@ -43,12 +41,13 @@ struct ecalls_runtime_processor {
 	ecalls_u64 told;      /* the kernel side took it from a thread that blocked */
 	ecalls_u64 untold;    /* the kernel side did not */
 	ecalls_u64 reclaimed; /* a thread came back and found it free */
-	ecalls_u64 restarts;  /* a thread that came back waited until it was chosen */
+	ecalls_u64 restarts;  /* a thread that had waited after it came back was chosen */
 	/* Until then, of CLOCK_MONOTONIC, turns are noted; 0: they are not. Written by whoever
 	 * wants to read them; the process clears it. */
 	ecalls_u64 trace_until_ns;
-	ecalls_u64 turns; /* that were noted */
-	ecalls_u64 pad[8];
+	ecalls_u64 turns;     /* that were noted */
+	ecalls_u64 unblocked; /* a thread came back, found it taken, and waits to be chosen */
+	ecalls_u64 pad[7];
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_runtime_processor) == 128, "two lines");
 

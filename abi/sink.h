@@ -61,7 +61,9 @@ ECALLS_STATIC_ASSERT(sizeof(struct ecalls_sink) == 64, "sink");
 #define ECALLS_REMOTE_SIZE 1u	/* its packet is too long for the interface */
 #define ECALLS_REMOTE_FAILED 2u /* the interface refused its packet for another reason */
 #define ECALLS_REMOTE_CLOSED 3u /* the channel had been closed; counted in row 0 */
-#define ECALLS_REMOTE_REASONS 4u
+#define ECALLS_REMOTE_FORMAT 4u /* its data are longer than the channel's format describes */
+#define ECALLS_REMOTE_SHARE 5u	/* its user has as much in the buffer as is left free for all */
+#define ECALLS_REMOTE_REASONS 6u
 
 /* Counts of a channel's events by `remote`, one row for each channel. */
 struct ecalls_lane_out {
@@ -78,6 +80,19 @@ struct ecalls_lane_out {
 		failed; /* runs of the filter that ended in a fault: the event went to all sinks */
 	ecalls_u64 fault; /* the last one, as argument[1] of an action in E-code (abi/ecode.h) */
 };
-ECALLS_STATIC_ASSERT(sizeof(struct ecalls_lane_out) == 112, "lane out");
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_lane_out) == 128, "lane out");
+
+/* What a user (abi/user.h) has in a channel's buffer is `put` - `taken`, in bytes. A user with
+ * limits may put no more there than is left free: so one user gets at most half of the buffer, two
+ * a third each, and there is always room for another one. A table for each channel, made by the
+ * program that opened it, by the user's row. */
+struct ecalls_lane_share {
+	ecalls_u64 put;	  /* incremented by the kernel side */
+	ecalls_u64 taken; /* incremented by the thread that empties the buffer */
+};
+ECALLS_STATIC_ASSERT(sizeof(struct ecalls_lane_share) == 16, "lane share");
+
+/* Bytes that a record of so many takes in the buffer: the ring has a header for each. */
+#define ECALLS_LANE_RECORD(bytes) ((((ecalls_u64)(bytes) + 7) & ~7ull) + 8)
 
 #endif

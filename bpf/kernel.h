@@ -62,6 +62,7 @@ enum {
 enum {
 	BPF_RB_NO_WAKEUP = 1u << 0,
 	BPF_RB_FORCE_WAKEUP = 1u << 1,
+	BPF_RB_AVAIL_DATA = 0,
 };
 enum {
 	BPF_F_TIMER_ABS = 1u << 0,

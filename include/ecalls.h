@@ -37,6 +37,7 @@
 #include "ecalls/handler.h"
 #include "ecalls/downcall.h"
 #include "ecalls/coop.h"
+#include "ecalls/answer.h"
 
 /* The machine's core as this program sees it. */
 typedef struct ecalls_t ecalls_t;
@@ -50,6 +51,8 @@ typedef struct ecalls_service_t ecalls_service_t;
 typedef struct ecalls_timer_t ecalls_timer_t;
 /* The sockets of one thread that may be ready. */
 typedef struct ecalls_socket_ready_t ecalls_socket_ready_t;
+/* Replies that the kernel gives to datagrams. */
+typedef struct ecalls_answers_t ecalls_answers_t;
 
 /* Returned by a handler of the program: the chain continues with the next action. */
 #define ECALLS_CONTINUE 0
@@ -272,6 +275,24 @@ struct ecalls_interest {
 	uint32_t type;
 	/* Deadline of its events, us. 0: none. */
 	uint64_t deadline_us;
+};
+
+/* What is answered, and how much. */
+struct ecalls_answers_plan {
+	/* Size of this struct. */
+	uint32_t size;
+	/* Number of cells, 1 to ECALLS_ANSWER_CELLS. */
+	uint32_t cells;
+	/* Name of the interface on which requests arrive. */
+	const char *interface;
+	/* The service's address. NULL: any of this host of IPv4; "::": any of either. */
+	const char *address;
+	/* The service's UDP port. */
+	uint32_t port;
+	/* The first bytes of a reply that are its request's: even, at most ECALLS_ANSWER_ECHO. */
+	uint32_t echo;
+	/* The most replies in a second. */
+	uint64_t per_second;
 };
 
 /* A real-time signal as it was received. */
@@ -691,6 +712,61 @@ int ecalls_socket_ready_prepare_wait(ecalls_socket_ready_t *ready);
 
 /* Ends a wait: the descriptor becomes unreadable again, and no wake-up is requested. */
 int ecalls_socket_ready_end_wait(ecalls_socket_ready_t *ready);
+
+/*
+ * Begins to answer datagrams for a UDP port, which may have a socket or not: at first none, as all
+ * cells are empty. `code` is a text in E-code, which says for each datagram a cell, UP or DROP. It
+ * needs no ecalls_t, but root's rights: -EPERM. -EINVAL: an error in the text, or a number that is
+ * out of bounds; -ENOSYS: the interface has no Ethernet headers, or the kernel lacks something.
+ */
+int ecalls_answers_start(const struct ecalls_answers_plan *plan,
+			 const char *code,
+			 ecalls_answers_t **answers);
+
+/*
+ * Answers by the cells that a holder (ecalls-answer(1)) lends to this user at that port, in this
+ * network namespace: no privilege is needed, and where, how much and by which code is answered is
+ * said by the holder. -ENOENT: there is no holder; -EPERM: it lends to another user; -ENOSPC:
+ * another program has its cells, and keeps them for longer than five seconds.
+ */
+int ecalls_answers_borrow(uint16_t port, ecalls_answers_t **answers);
+
+/* Returns 1 if the holder has ended whose cells these are: then nothing is answered any more. */
+int ecalls_answers_have_ended(const ecalls_answers_t *answers);
+
+/* Ends them: from now on all datagrams go to the socket. */
+void ecalls_answers_end(ecalls_answers_t *answers);
+
+/*
+ * From now on the kernel gives this reply to this request, and none that it was given before. The
+ * code says which cell gets it, whatever that had. 1: so it does. 0: the request goes up, since
+ * the code says so, or it is longer than ECALLS_ANSWER_PREFIX, or the reply is empty or longer
+ * than ECALLS_ANSWER_REPLY or ECALLS_ANSWER_TIMES the request. No system call.
+ */
+int ecalls_answers_put(ecalls_answers_t *answers,
+		       const uint8_t *request,
+		       size_t request_bytes,
+		       const uint8_t *reply,
+		       size_t reply_bytes);
+
+/* From now on this request goes up. 0: it did so before. No system call. */
+int ecalls_answers_remove(ecalls_answers_t *answers, const uint8_t *request, size_t request_bytes);
+
+/*
+ * From now on the kernel gives this reply to each request for which the code says this cell,
+ * whatever its bytes. An empty reply empties the cell. 0: there is no such cell, or the reply is
+ * longer than ECALLS_ANSWER_REPLY. No system call.
+ */
+int ecalls_answers_fill(ecalls_answers_t *answers,
+			uint32_t cell,
+			const uint8_t *reply,
+			size_t reply_bytes);
+
+/* Returns the cell that the code says for this request. -ENOENT: it goes up, or is dropped. */
+int ecalls_answers_cell(ecalls_answers_t *answers, const uint8_t *request, size_t request_bytes);
+
+/* Writes what became of all packets that came on the interface since the start. */
+int ecalls_answers_counts(const ecalls_answers_t *answers, struct ecalls_answer_count *counts);
 
 /*
  * Calls `handler` whenever the real-time signal `signal`, SIGRTMIN to SIGRTMAX, arrives at the

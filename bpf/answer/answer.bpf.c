@@ -28,6 +28,8 @@
 #include "event/rate.h"
 #include "reply.h"
 
+#define READ_ONLY (1u << 3) /* BPF_F_RDONLY: what its descriptor is for; a program may write */
+
 /* Written by the process. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -40,6 +42,8 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
+	/* So it can be lent. */
+	__uint(map_flags, READ_ONLY);
 	__type(key, u32);
 	__type(value, struct ecalls_answer_count);
 } answer_counts SEC(".maps");

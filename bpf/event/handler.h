@@ -18,6 +18,7 @@ struct call {
 	const struct ecalls_action *action;
 	struct handler_state *state;
 	u32 channel; /* the subscription's channel, 0: none */
+	u32 user;    /* its user's row (abi/user.h) */
 };
 
 /* Returns false if the call is not complete: the handler then leaves HANDLER_MISSING. */
@@ -38,6 +39,7 @@ static __always_inline bool call_open(struct call *call) {
 	call->current = c;
 	call->action = action_of(s, action);
 	call->channel = s->channel;
+	call->user = s->user;
 	return true;
 }
 

@@ -24,15 +24,32 @@ static __always_inline u32 memory_reason(int result) {
 	return result & MEMORY_COALESCED ? ECALLS_DROP_COALESCED : ECALLS_DROP_REPLACED;
 }
 
-static __always_inline struct ecalls_channel *channel_active(u32 id) {
-	u32 index = ECALLS_ID_INDEX(id);
-	struct ecalls_channel *ch = bpf_map_lookup_elem(&channels, &index);
+/* Looks a channel that is in use up. `index`: that of its id. */
+static __always_inline struct ecalls_channel *channel_at(const u32 *index, u32 id) {
+	struct ecalls_channel *ch = bpf_map_lookup_elem(&channels, index);
 
 	if (!ch || *(volatile u32 *)&ch->id != id ||
 	    *(volatile u32 *)&ch->state != ECALLS_STATE_ACTIVE)
 		return 0;
 	return ch;
 }
+
+/* The segment of a channel that is in use. It is looked up first, then its owner: a row that is
+ * given to another channel meanwhile gets that channel's id first. */
+static __always_inline void *segment_of(u32 id, struct ecalls_channel **ch) {
+	u32 index = ECALLS_ID_INDEX(id);
+	void *up = bpf_map_lookup_elem(&ups, &index);
+
+	order_loads();
+	*ch = channel_at(&index, id);
+	return *ch ? up : 0;
+}
+
+/* For whom an event is stored. */
+struct put {
+	u32 channel;
+	u32 subscription;
+};
 
 static __always_inline void put_words(struct ecalls_event *place, const struct ecalls_event *e,
 				      u32 subscription) {
@@ -51,26 +68,29 @@ static __always_inline void put_words(struct ecalls_event *place, const struct e
 }
 
 /* Copies the current event's data beyond its record into the entries behind it: entry i of it is
- * element `first` + ((position + i) & mask). Their first words are 0 (abi/event.h). */
-static __noinline int put_rest(void *up, u32 first, u32 position, u32 mask) {
+ * the one of position (position + i) & mask. Their first words are 0 (abi/event.h). By itself,
+ * because memory_put() would make the verifier walk it on each path that leads here. */
+__noinline int put_rest(u32 channel, u32 position, u32 mask) {
 	struct current *c = current_cpu();
-	u32 bytes, at, i;
+	struct ecalls_channel *ch;
+	void *up = segment_of(channel, &ch);
+	u32 at;
 
-	if (!c)
+	if (!c || !up)
 		return 0;
-	bytes = rest_bytes(c->event.size);
 	at = c->zero;
-	i = 1 ^ c->zero;
+	position++;
 	for (u32 round = 0; lib_again(round, REST_WORDS / REST_ENTRY_WORDS);) {
-		u32 element = first + ((position + i) & mask);
+		u32 element = ECALLS_UP_EVENTS + (position & mask);
 		u64 *place = bpf_map_lookup_elem(up, &element);
-		if (!place || at * 8 >= bytes || at > REST_WORDS - REST_ENTRY_WORDS)
+		if (!place || at * 8 >= rest_bytes(*(volatile u32 *)&c->event.size) ||
+		    at > REST_WORDS - REST_ENTRY_WORDS)
 			break;
 		place[0] = 0;
 #pragma unroll
 		for (int word = 0; word < REST_ENTRY_WORDS; word++)
 			place[1 + word] = c->rest.word[at + word];
-		i = (i + 1) ^ c->zero;
+		position = (position + 1) ^ c->zero;
 		at = (at + REST_ENTRY_WORDS) ^ c->zero;
 	}
 	return 0;
@@ -182,8 +202,8 @@ static __always_inline struct ecalls_subscription *coalescing(const struct ecall
 
 static __always_inline int ring_put(void *up, struct ecalls_up *head,
 				    const struct ecalls_channel *ch, const struct ecalls_event *e,
-				    u32 subscription) {
-	struct ecalls_subscription *s = coalescing(e, subscription);
+				    const struct put *put) {
+	struct ecalls_subscription *s = coalescing(e, put->subscription);
 	u32 capacity = ch->capacity, entries = ECALLS_ENTRIES(e->size);
 	u64 position;
 
@@ -196,9 +216,9 @@ static __always_inline int ring_put(void *up, struct ecalls_up *head,
 	struct ecalls_event *place = ring_place(up, capacity, position);
 	if (!place)
 		return MEMORY_DROPPED(ECALLS_DROP_CHANNEL_GONE);
-	put_words(place, e, subscription);
+	put_words(place, e, put->subscription);
 	if (entries > 1)
-		put_rest(up, ECALLS_UP_EVENTS, (u32)position, capacity - 1);
+		put_rest(put->channel, (u32)position, capacity - 1);
 	if (PUT_FAR && e->size > ECALLS_DATA_MAX && put_far(up, (u32)position, capacity - 1)) {
 		place->flags |= ECALLS_EVENT_VOID;
 		__sync_lock_test_and_set(&place->sequence, position + 1);
@@ -232,14 +252,19 @@ static __always_inline u32 free_slot(struct ecalls_up *head, u32 capacity, u32 z
 	return capacity;
 }
 
+/* Read anew each time, so that the verifier does not walk the rest once for each use. */
+static __always_inline u32 slot_use(const struct ecalls_channel *ch) {
+	return *(volatile const u32 *)&ch->slot_use;
+}
+
 /* Stores an event in a slot. An odd `sequence` claims the slot for one CPU. The order matters:
  * claim the slot, check its bit again (another CPU may have filled it since it was selected),
  * write, set the bit, and store the even number last, so that a reader that sees the bit sees at
  * least the odd number. */
 static __always_inline int slot_put(void *up, struct ecalls_up *head,
 				    const struct ecalls_channel *ch, u32 slot,
-				    const struct ecalls_event *e, u32 subscription) {
-	u32 use = ch->slot_use, element = ECALLS_UP_EVENTS + slot * ch->width;
+				    const struct ecalls_event *e, const struct put *put) {
+	u32 element = ECALLS_UP_EVENTS + slot * ch->width;
 	struct ecalls_event *place = bpf_map_lookup_elem(up, &element);
 	u64 *word = pattern_word(head, slot);
 	u64 bit = 1ull << (slot & 63), before, unread;
@@ -250,17 +275,17 @@ static __always_inline int slot_put(void *up, struct ecalls_up *head,
 	if (__sync_val_compare_and_swap(&place->sequence, before, before + 1) != before)
 		/* Another CPU is writing this slot. By type: that CPU's event is as new as this
 		 * one. */
-		return MEMORY_DROPPED(use == ECALLS_SLOT_READY	? ECALLS_DROP_COALESCED
-				      : use == ECALLS_SLOT_TYPE ? ECALLS_DROP_REPLACED
-								: ECALLS_DROP_SLOT_FULL);
-	if (use != ECALLS_SLOT_TYPE && (*(volatile u64 *)word & bit)) {
+		return MEMORY_DROPPED(slot_use(ch) == ECALLS_SLOT_READY	 ? ECALLS_DROP_COALESCED
+				      : slot_use(ch) == ECALLS_SLOT_TYPE ? ECALLS_DROP_REPLACED
+									 : ECALLS_DROP_SLOT_FULL);
+	if (slot_use(ch) != ECALLS_SLOT_TYPE && (*(volatile u64 *)word & bit)) {
 		__sync_lock_test_and_set(&place->sequence, before);
-		return use == ECALLS_SLOT_READY ? MEMORY_COALESCED
-						: MEMORY_DROPPED(ECALLS_DROP_SLOT_FULL);
+		return slot_use(ch) == ECALLS_SLOT_READY ? MEMORY_COALESCED
+							 : MEMORY_DROPPED(ECALLS_DROP_SLOT_FULL);
 	}
-	put_words(place, e, subscription);
+	put_words(place, e, put->subscription);
 	if (e->size > ECALLS_DATA_INLINE)
-		put_rest(up, element, 0, ~0u);
+		put_rest(put->channel, element - ECALLS_UP_EVENTS, ~0u);
 	unread = __sync_fetch_and_or(word, bit) & bit;
 	/* A full barrier: the event is complete before its number, and the number before
 	 * `sleeping`. */
@@ -280,28 +305,24 @@ static __always_inline bool slot_is_unread(struct ecalls_up *head, u32 slot) {
 
 static __always_inline int slots_put(void *up, struct ecalls_up *head,
 				     const struct ecalls_channel *ch, const struct ecalls_event *e,
-				     u32 subscription) {
+				     const struct put *put) {
 	struct current *c = current_cpu();
-	u32 use = ch->slot_use, capacity = ch->capacity, zero = c ? c->zero : 0;
+	u32 capacity = ch->capacity, zero = c ? c->zero : 0;
 	int result = MEMORY_DROPPED(ECALLS_DROP_SLOT_FULL);
 
 	if (ECALLS_ENTRIES(e->size) > ch->width)
 		return MEMORY_DROPPED(ECALLS_DROP_SIZE);
-	if (use != ECALLS_SLOT_FREE) {
-		u32 slot = use == ECALLS_SLOT_PRIORITY ? e->priority : e->type;
-		if (slot >= capacity || slot >= ECALLS_SLOTS_MAX)
-			return result;
-		if (use == ECALLS_SLOT_READY && slot_is_unread(head, slot))
-			return MEMORY_COALESCED;
-		return slot_put(up, head, ch, slot, e, subscription);
-	}
 	for (u32 i = 0; lib_again(i, SLOT_TRIES); i++) {
 		i ^= zero;
-		u32 slot = free_slot(head, capacity, zero);
+		u32 slot = slot_use(ch) == ECALLS_SLOT_FREE	  ? free_slot(head, capacity, zero)
+			   : slot_use(ch) == ECALLS_SLOT_PRIORITY ? e->priority
+								  : e->type;
 		if (i >= SLOT_TRIES || slot >= capacity || slot >= ECALLS_SLOTS_MAX)
 			break;
-		result = slot_put(up, head, ch, slot, e, subscription);
-		if (result >= 0)
+		if (slot_use(ch) == ECALLS_SLOT_READY && slot_is_unread(head, slot))
+			return MEMORY_COALESCED;
+		result = slot_put(up, head, ch, slot, e, put) ^ zero;
+		if (result >= 0 || slot_use(ch) != ECALLS_SLOT_FREE)
 			break;
 	}
 	return result;
@@ -320,25 +341,22 @@ static __always_inline bool wake_is_due(struct ecalls_up *head, u64 deadline_ns)
 
 /* Stores an event in a channel. Returns MEMORY_*. */
 __noinline int memory_put(u32 channel, const struct ecalls_event *e, u32 subscription) {
-	u32 index = ECALLS_ID_INDEX(channel), zero = 0;
-	/* The segment is looked up first, then its owner: a row that is given to another channel
-	 * meanwhile gets that channel's id first. */
-	void *up = bpf_map_lookup_elem(&ups, &index);
+	const struct put put = {.channel = channel, .subscription = subscription};
 	struct ecalls_channel *ch;
 	struct ecalls_up *head;
+	u32 zero = 0;
+	void *up = segment_of(channel, &ch);
 	int result;
 
-	order_loads();
-	ch = channel_active(channel);
-	if (!ch || !up || !e)
+	if (!up || !e)
 		return MEMORY_DROPPED(ECALLS_DROP_CHANNEL_GONE);
 	head = bpf_map_lookup_elem(up, &zero);
 	if (!head)
 		return MEMORY_DROPPED(ECALLS_DROP_CHANNEL_GONE);
 	if (ch->layout == ECALLS_LAYOUT_SLOTS)
-		result = slots_put(up, head, ch, e, subscription);
+		result = slots_put(up, head, ch, e, &put);
 	else
-		result = ring_put(up, head, ch, e, subscription);
+		result = ring_put(up, head, ch, e, &put);
 	if (result >= 0 && *(volatile u64 *)&head->sleeping && wake_is_due(head, e->deadline_ns))
 		result |= MEMORY_ASLEEP;
 	return result;

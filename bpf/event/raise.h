@@ -22,8 +22,8 @@
 #ifndef ECALLS_RAISE_H
 #define ECALLS_RAISE_H
 
+#include "displace.h"
 #include "identity.h"
-#include "request.h"
 #include "walk.h"
 #include "wanted.h"
 
@@ -194,7 +194,7 @@ static __always_inline int raise_nested(const struct raise *r, const u64 *data, 
 	raise_soft(e, soft_ns(s, audience));
 	e->flags |= (u32)place;
 	raise_data(e, data, words);
-	result = raise_has_rest(r) ? raise_rest_queued(e, r) : 0;
+	result = raise_has_rest(r) ? raise_rest_placed(e, r, by->cpu) : 0;
 	if (!result)
 		result = raise_queued(e, by->cpu, by->now_ns);
 	else

@@ -11,14 +11,20 @@
 #define RATE_TRIES 4 /* compare-and-swaps; a caller that loses all of them is refused */
 #define SECOND_NS 1000000000ull
 
-/* Takes one event from a bucket that has one more in each interval, if possible. */
-static __always_inline bool interval_takes(u64 *bucket, u64 now_ns, u64 interval_ns, u64 burst) {
+/* Takes one event from a bucket that has one more in each interval, if possible. `zero` hides from
+ * the verifier what differs from path to path (lib/portable.h). */
+__noinline int interval_takes(u64 *bucket, u64 now_ns, u64 interval_ns, u64 burst) {
+	u64 zero = lib_zero(now_ns);
+
+	if (!bucket)
+		return false;
 	for (u32 i = 0; lib_again(i, RATE_TRIES); i++) {
-		i ^= lib_zero(now_ns);
+		i ^= zero;
 		if (i >= RATE_TRIES)
 			break;
 		u64 tat = *(volatile u64 *)bucket, next = tat;
-		bool allowed = bucket_next(tat, now_ns, interval_ns, burst, &next);
+		u64 allowed = bucket_next(tat, now_ns, interval_ns, burst, &next) ^ zero;
+		next ^= zero;
 		if (next == tat || __sync_val_compare_and_swap(bucket, tat, next) == tat)
 			return allowed;
 	}

@@ -21,8 +21,8 @@
  * Invariant: the words behind the data, up to the end of the last entry (REST_ENTRY_WORDS), are 0:
  * whole entries are copied to readers, and no data of a former event is.
  *
- * Failures: if the CPU has no free place, an event with so much data cannot be queued, whatever its
- * deadline: it is dropped (ECALLS_DROP_SIZE). The last quarter of the places is not for users'
+ * Failures: if the CPU has no free place, the event with so much data whose deadline is the latest
+ * is dropped (ECALLS_DROP_SIZE; displace.h). The last quarter of the places is not for users'
  * raises, so that they never keep out the kernel's own events.
  */
 #ifndef ECALLS_EVENT_REST_H

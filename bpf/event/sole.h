@@ -135,14 +135,11 @@ struct sole_place {
 /* Takes an entry, and writes the head of its record. Returns false: memory_put() is to decide. */
 static __always_inline bool sole_take(const struct sole *o, const struct sole_event *e,
 				      struct sole_place *p) {
-	u32 channel = o->s->plain, index = ECALLS_ID_INDEX(channel), zero = 0, capacity;
+	u32 zero = 0, capacity;
 	struct ecalls_channel *ch;
 
-	/* As in memory_put(): the segment before its owner. */
-	p->up = bpf_map_lookup_elem(&ups, &index);
-	order_loads();
-	ch = channel_active(channel);
-	if (!ch || !p->up || ch->layout != ECALLS_LAYOUT_RING)
+	p->up = segment_of(o->s->plain, &ch);
+	if (!p->up || ch->layout != ECALLS_LAYOUT_RING)
 		return false;
 	capacity = ch->capacity;
 	p->head = bpf_map_lookup_elem(p->up, &zero);
@@ -183,15 +180,13 @@ static __always_inline bool sole_is_unread(const struct sole *o, const struct ec
 /* Whether the subscription's `ready` channel holds an event that was not read and stands for this
  * one, and its reader needs no wake-up: then it is counted, since it would add nothing. */
 static __always_inline bool sole_is_told(const struct sole *o, u32 type) {
-	u32 channel = o->s->ready, index = ECALLS_ID_INDEX(channel), zero = 0, one = 1;
-	void *up = bpf_map_lookup_elem(&ups, &index);
+	u32 channel = o->s->ready, zero = 0, one = 1;
 	struct ecalls_channel *ch;
+	void *up = segment_of(channel, &ch);
 	struct ecalls_lost *lost;
 	struct ecalls_up *head;
 
-	order_loads();
-	ch = channel_active(channel);
-	head = ch && up ? bpf_map_lookup_elem(up, &zero) : 0;
+	head = up ? bpf_map_lookup_elem(up, &zero) : 0;
 	if (!head || !sole_is_unread(o, ch, head, type) || *(volatile u64 *)&head->sleeping)
 		return false;
 	lost = o->s->channel == channel ? bpf_map_lookup_elem(up, &one) : lost_of(o->s->channel);

@@ -32,10 +32,20 @@ struct queue {
 	ecalls_u32 free_count;
 	ecalls_u32 started; /* slots that were ever given out: 0..started - 1 */
 	ecalls_u64 order;   /* events ever queued */
-	struct heap ready;
-	struct heap held;
+	union {
+		struct {
+			struct heap ready;
+			struct heap held;
+		};
+		struct heap heap[2]; /* the same */
+	};
 	ecalls_u32 free[HEAP_ENTRIES];
 };
+
+/* One of the two heaps. The verifier does not learn which, so it walks what follows once. */
+LIB_INLINE struct heap *queue_heap(struct queue *q, ecalls_u32 held) {
+	return &q->heap[(held ^ q->ready.zero) & 1];
+}
 
 LIB_INLINE ecalls_u64 queue_key(ecalls_u64 deadline_ns) {
 	return deadline_ns ? deadline_ns : QUEUE_NO_DEADLINE;
@@ -76,13 +86,10 @@ LIB_CALL int queue_evict(struct queue *q, ecalls_u64 key, ecalls_u32 *slot) {
 
 	if (ready_key <= key && held_key <= key)
 		return -1;
-	if (ready_key >= held_key) {
-		*slot = heap_at(q->ready.entry[heap_at(ready)].slot);
-		heap_remove(&q->ready, ready);
-	} else {
-		*slot = heap_at(q->held.entry[heap_at(held)].slot);
-		heap_remove(&q->held, held);
-	}
+	struct heap *h = queue_heap(q, ready_key < held_key);
+	ecalls_u32 last = ready_key < held_key ? held : ready;
+	*slot = heap_at(h->entry[heap_at(last)].slot);
+	heap_remove(h, last);
 	return 0;
 }
 

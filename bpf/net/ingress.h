@@ -232,7 +232,7 @@ int lane_ingress(struct __sk_buff *skb) {
 	/* Nobody of the network can pretend to be a relay. */
 	if (!c || (c->way == ECALLS_WAY_RELAY && skb->ifindex != LOOPBACK))
 		return TCX_NEXT;
-	if (b->wire.format != c->format)
+	if (b->wire.format != c->format || b->wire.size > c->data_max)
 		return lane_refuse(*row, ECALLS_FRAME_FORMAT);
 	if (b->wire.host == c->host)
 		return lane_refuse(*row, ECALLS_FRAME_OWN);

@@ -9,8 +9,12 @@
  * its `left_ns` the time of the deadline: the program on the interface (egress.h) knows the time
  * when it is sent.
  *
- * Failures: a full buffer, and a channel that is closed, are counted with these reasons and drop
- * the event for this subscription.
+ * Failures: a full buffer, a user who has its share of the buffer, data that the channel's format
+ * does not describe, and a channel that is closed, are counted with these reasons and drop the
+ * event for this subscription.
+ *
+ * A user with limits may put no more bytes into the buffer than are left free there (struct
+ * ecalls_lane_share). CPUs that compare at the same time may together exceed that by a frame each.
  */
 #ifndef ECALLS_NET_REMOTE_H
 #define ECALLS_NET_REMOTE_H
@@ -22,7 +26,8 @@
 
 /* A packet with a frame, as an interface with Ethernet headers sends it. */
 struct lane_packet {
-	u8 pad[6]; /* not part of the packet: the rest is aligned */
+	u16 user;  /* its row, or 0; not part of the packet */
+	u8 pad[4]; /* the rest is aligned */
 	u8 ethernet[12];
 	u16 type;
 	struct ip4 ip;
@@ -52,6 +57,22 @@ struct {
 	__type(key, u32);
 	__array(values, struct lane_buffer_map);
 } lane_rings SEC(".maps");
+
+struct lane_share_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ECALLS_USERS_MAX);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, sizeof(struct ecalls_lane_share));
+};
+
+/* What users have in each channel's buffer, made together with it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, ECALLS_LANE_CHANNELS);
+	__type(key, u32);
+	__array(values, struct lane_share_map);
+} lane_shares SEC(".maps");
 
 /* The filters of channels: two places each. */
 struct {
@@ -139,13 +160,44 @@ static __always_inline void remote_frame(struct ecalls_wire *w, const struct eca
 	w->priority = e->priority;
 }
 
-/* Puts the packet, whose data has `size` bytes, into the channel's buffer. */
-static __always_inline bool remote_put(struct lane_packet *p, u32 row, u32 size) {
+/* The user's share of the channel's buffer, or none for a user without limits. */
+static __always_inline struct ecalls_lane_share *remote_share(u32 row, u32 user) {
+	void *shares = user ? bpf_map_lookup_elem(&lane_shares, &row) : 0;
+
+	return shares ? bpf_map_lookup_elem(shares, &user) : 0;
+}
+
+/* Puts the packet, whose data has `size` bytes, into the channel's buffer. Returns 0, or
+ * 1 + ECALLS_REMOTE_*. */
+static __always_inline u32 remote_put(struct lane_packet *p, u32 row, u32 user, u32 size) {
+	struct ecalls_lane_share *share = remote_share(row, user);
 	void *ring = bpf_map_lookup_elem(&lane_rings, &row);
+	u64 bytes = ECALLS_LANE_RECORD(LANE_HEADERS + size), used, own;
 
 	if (!ring || size > ECALLS_DATA_MAX)
-		return false;
-	return !bpf_ringbuf_output(ring, p, LANE_HEADERS + size, 0);
+		return 1 + ECALLS_REMOTE_FULL;
+	p->user = 0;
+	if (share) {
+		used = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA);
+		own = *(volatile u64 *)&share->put - *(volatile u64 *)&share->taken;
+		if (own + used + bytes > ECALLS_LANE_BUFFER)
+			return 1 + ECALLS_REMOTE_SHARE;
+		p->user = user;
+		/* Before the record is there: the thread may take it at once. */
+		__sync_fetch_and_add(&share->put, bytes);
+	}
+	if (!bpf_ringbuf_output(ring, p, LANE_HEADERS + size, 0))
+		return 0;
+	if (share)
+		__sync_fetch_and_sub(&share->put, bytes);
+	return 1 + ECALLS_REMOTE_FULL;
+}
+
+/* The reason by which the subscription counts an event that this one refuses. */
+static __always_inline u32 remote_drop(u32 reason) {
+	if (reason == ECALLS_REMOTE_SHARE)
+		return ECALLS_DROP_QUOTA;
+	return reason == ECALLS_REMOTE_FORMAT ? ECALLS_DROP_SIZE : ECALLS_DROP_RING_FULL;
 }
 
 SEC("tp_btf/bpf_trigger_tp")
@@ -154,7 +206,7 @@ int BPF_PROG(handler_remote, int nonce) {
 	struct ecalls_lane_out *out;
 	const struct ecalls_event *e;
 	struct lane_packet *p;
-	u32 zero = 0, row, size;
+	u32 zero = 0, row, size, refused;
 	struct call call;
 	u64 sinks;
 
@@ -167,6 +219,11 @@ int BPF_PROG(handler_remote, int nonce) {
 	if (!c || !out || !p || c->id != call.action->argument[1] ||
 	    c->epoch != call.action->argument[2] || !lane_is_open(c)) {
 		remote_refuse(&call, 0, ECALLS_REMOTE_CLOSED, ECALLS_DROP_CHANNEL_GONE);
+		return 0;
+	}
+	size = call.current->event.size;
+	if (size > c->data_max) {
+		remote_refuse(&call, row, ECALLS_REMOTE_FORMAT, remote_drop(ECALLS_REMOTE_FORMAT));
 		return 0;
 	}
 	sinks = *(volatile u64 *)&c->sinks;
@@ -184,7 +241,6 @@ int BPF_PROG(handler_remote, int nonce) {
 		return 0;
 	}
 	e = &call.current->event;
-	size = e->size;
 	barrier_var(size);
 	if (size > ECALLS_DATA_MAX)
 		size = ECALLS_DATA_MAX;
@@ -193,8 +249,9 @@ int BPF_PROG(handler_remote, int nonce) {
 	/* The data beyond the record are behind it. */
 	if (size && bpf_probe_read_kernel(p->data, size, e->data))
 		size = 0;
-	if (!remote_put(p, row, size)) {
-		remote_refuse(&call, row, ECALLS_REMOTE_FULL, ECALLS_DROP_RING_FULL);
+	refused = remote_put(p, row, call.user, size);
+	if (refused) {
+		remote_refuse(&call, row, refused - 1, remote_drop(refused - 1));
 		return 0;
 	}
 	__sync_fetch_and_add(&out->events, 1);

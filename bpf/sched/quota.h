@@ -9,6 +9,10 @@
  * ends, and inserts the threads whose groups have CPU time again into their own queues. A turn is
  * charged when it ends, and is at most QUOTA_TURN_NS.
  *
+ * For the kernel's watchdog a parked thread is one that waits for the CPU. Where many threads share
+ * a small quota, each of them might wait for a minute, so a thread that has been parked for a third
+ * of the watchdog's time has the shortest turn, which is charged like any other.
+ *
  * What others may wait for is not parked: a thread that exits or is killed, one that may not leave
  * its CPU at the moment or reads kernel data under RCU, kernel threads. The CPU looks every
  * QUOTA_LOOK_NS whether a parked thread was killed. A thread that is preempted in a system call,
@@ -122,6 +126,8 @@ static __always_inline bool quota_waits(struct task_struct *p, const struct sche
 /* For the policy and for balancing, a thread that does not run goes to sleep. */
 __noinline int quota_park(struct sched_task *t LIB_NONNULL, struct sched_cpu *c LIB_NONNULL,
 			  u64 now) {
+	if (!t->parked)
+		t->since_ns = now;
 	t->parked = 1;
 	if (!t->ready)
 		return 0;
@@ -197,7 +203,8 @@ __noinline int quota_look(u32 cpu, u64 now) {
 		while (looks++ < QUOTA_LOOKS && (p = bpf_iter_scx_dsq_next(&it))) {
 			struct sched_task *t = task_of(p);
 			looks ^= lib_zero(now);
-			if (!t || quota_waits(p, t, now, &look_ns)) {
+			if (!t || (now < t->since_ns + WAIT_MOST_NS &&
+				   quota_waits(p, t, now, &look_ns))) {
 				/* To the end: the next look begins with the others. */
 				scx_bpf_dsq_move(&it, p, QUEUE_PARKED(cpu), 0);
 				continue;

@@ -11,8 +11,8 @@
  * is at the end.
  *
  * Failures: the kernel schedules all tasks itself again when this program makes a mistake, is
- * detached, or leaves a runnable task waiting for 30 s; the end of its loader detaches it in any
- * case.
+ * detached, or leaves a runnable task waiting for longer than its watchdog allows; the end of its
+ * loader detaches it in any case.
  */
 #include "begin.h"
 #include "cpu.h"
@@ -313,6 +313,7 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 			turn_yield(c);
 		turn_stop(c, runnable, now);
 		t->plain.vtime = c->plain.vtime;
+		t->plain.brief = c->plain.brief;
 		bequeath(p, t, c);
 		let_go(p, cpu, runnable, now);
 		return;

@@ -119,6 +119,7 @@ struct bpf_iter_scx_dsq {
 } __attribute__((aligned(8)));
 
 struct sched_ext_ops {
+	u32 timeout_ms; /* the first one: the loader sets it */
 	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
 	void (*enqueue)(struct task_struct *p, u64 enq_flags);
 	void (*dispatch)(s32 cpu, struct task_struct *prev);
@@ -142,7 +143,6 @@ struct sched_ext_ops {
 	s32 (*init)(void);
 	void (*exit)(struct scx_exit_info *info);
 	u64 flags;
-	u32 timeout_ms;
 	char name[128];
 };
 

@@ -148,7 +148,11 @@ u32 sched_zero SEC(".bss.shares");
 const volatile struct {
 	u32 cpus;
 	struct sched_options options;
+	u64 watchdog_ns; /* the kernel ends a scheduler that lets a thread wait for so long */
 } setting SEC(".rodata.setting");
+
+/* For so long a thread waits at most (wait.h, quota.h), by this scheduler's will. */
+#define WAIT_MOST_NS (setting.watchdog_ns / 3)
 
 /* Each CPU writes its own entry. */
 struct {

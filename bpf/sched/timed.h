@@ -5,7 +5,9 @@
  *
  *	- The timer of a timed sleep (epoll_wait, poll, select, nanosleep, a futex with a timeout)
  *	  holds the task that it wakes. If that is the current one, it is about to sleep.
- *	- The timer of a timerfd counts for the thread that has armed it.
+ *	- The timer of a timerfd counts for the thread that has armed it. It is known by its
+ *	  function, whose address the holder learns by arming a timerfd itself (timed_learns): the
+ *	  kernel's list of symbols may be hidden, and takes long to read.
  *
  * A sleep that ends before its time was ended by something else, and the time is forgotten. A
  * timerfd that was disarmed is not noticed: the next wake-up after its time counts as due, once,
@@ -40,10 +42,10 @@ struct hrtimer_sleeper {
 /* For the holder. */
 struct {
 	u64 threads; /* number of timed threads */
-	u64 timerfd; /* address of the function of a timerfd's timer (timed_finds); 0: unknown */
+	u64 timerfd; /* address of the function of a timerfd's timer; 0: unknown */
+	u64 learner; /* address of the thread that arms one to show it; 0: none */
+	u64 lesson;  /* the time for which it arms it */
 } timed SEC(".bss.timed");
-
-static const char timed_timerfd[] = "timerfd_tmrproc";
 
 /* A thread becomes timed, or is no longer. */
 static __always_inline void timed_is(struct sched_task *t, u32 is) {
@@ -78,12 +80,13 @@ static __always_inline void timed_wakes(struct sched_task *t, struct sched_cpu *
 		timed_ready(c, t->entity, now);
 }
 
-/* The holder runs this before it attaches the program below. The address could be a symbol of this
- * object file, but the loader reads the list of all symbols for one, which is half of a start. If
- * the holder may not know addresses, timerfds do not count. */
+/* The thread that calls this arms a timerfd next, for this time of its clock, while the program
+ * below is attached. */
 SEC("syscall")
-int timed_finds(void *none) {
-	return bpf_kallsyms_lookup_name(timed_timerfd, sizeof(timed_timerfd), 0, &timed.timerfd);
+int timed_learns(const u64 *lesson) {
+	timed.lesson = *lesson;
+	timed.learner = (u64)bpf_get_current_task_btf();
+	return 0;
 }
 
 SEC("tp_btf/hrtimer_start")
@@ -93,6 +96,13 @@ int BPF_PROG(timed_sleeps, struct hrtimer *timer) {
 	struct sched_task *t = task_of(current);
 	s64 at;
 
+	if ((!t || !t->timed) && timed.learner != (u64)current)
+		return 0;
+	/* Interrupts of the thread that learns may arm timers, too: for other times. */
+	if (timed.learner == (u64)current && (u64)timer->_softexpires == timed.lesson) {
+		timed.timerfd = (u64)timer->function;
+		timed.learner = 0;
+	}
 	if (!t || !t->timed)
 		return 0;
 	at = timer->_softexpires - timer->base->offset;

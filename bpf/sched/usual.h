@@ -107,6 +107,7 @@ static __always_inline void usual_stops(struct task_struct *p, struct sched_task
 	turn_stop_plain(c, runnable, now);
 	t->since_ns = now;
 	t->plain.vtime = c->plain.vtime;
+	t->plain.brief = c->plain.brief;
 	let_go(p, cpu, runnable, now);
 	places->last = (u64)p;
 	if (p->flags & PF_EXITING) {

@@ -5,9 +5,10 @@
  * A thread whose virtual time is ahead of all others waits until they have caught up, which has no
  * limit: one turn of a thread of nice 19 puts it a second ahead, and if a hundred threads arrive
  * meanwhile, they need a hundred seconds to catch up. But the kernel ends a scheduler that lets a
- * runnable task wait for 30 s. So each CPU checks periodically whether a thread has waited for too
- * long, and runs it. That turn is charged like any other, and is at most one slice in each ten
- * seconds. Each such turn is counted (overdue).
+ * runnable task wait for longer than its watchdog allows (30 s, or less by an option). So each CPU
+ * checks periodically whether a thread has waited for a third of that, and runs it. That turn is
+ * charged like any other, and is at most one slice in that time. Each such turn is counted
+ * (overdue).
  *
  * A thread that has had its window's service waits by its own choice, and is not checked.
  */
@@ -16,7 +17,6 @@
 
 #include "place.h"
 
-#define WAIT_MOST_NS 10000000000ull
 #define WAIT_LOOK_NS 1000000000ull /* time between two checks of all waiting threads */
 #define WAIT_AGAIN_NS 10000000u	   /* the same after a thread was found: there may be others */
 

@@ -313,6 +313,8 @@ LIB_GLOBAL int sched_preempts_plain(struct sched_cpu *cpu LIB_NONNULL, ecalls_u6
 		if (cpu->claims || cpu->on_server)
 			return 0;
 	}
+	if (brief_makes_way(cpu, vtime, weight))
+		return 1;
 	return sched_overtakes(cpu, vtime, weight, since_ns, now_ns);
 }
 

@@ -64,6 +64,8 @@ struct sched_plain {
 	ecalls_u64 vtime; /* of a group's member: its virtual time within the group */
 	ecalls_u32 weight;
 	ecalls_u32 group; /* SCHED_NOBODY: none */
+	ecalls_u32 brief; /* so often its turns are believed to be about to end (brief.h) */
+	ecalls_u32 pad;
 };
 
 /* The plain threads without a group that wait for this CPU. */
@@ -123,10 +125,12 @@ struct sched_cpu {
 	ecalls_u64 starting;	/* promised threads that wait for an end of claims (admit.h) */
 	ecalls_u64 events;	/* threads with pending events */
 	ecalls_u64 vtime;	/* the least virtual time; it never decreases */
-	ecalls_u64 owed;   /* virtual time at which new threads begin, if it is later (fair.h) */
-	ecalls_u64 woke;   /* 1: the running thread woke for its turn (fair.h) */
-	ecalls_u64 quotas; /* the caller's: what quotas of control groups require (quota.h) */
-	ecalls_u64 yields; /* 1: the running plain thread has yielded (fair.h) */
+	ecalls_u64 owed;    /* virtual time at which new threads begin, if it is later (fair.h) */
+	ecalls_u64 woke;    /* 1: the running thread woke for its turn (fair.h) */
+	ecalls_u64 kept;    /* threads that woke in this turn and did not preempt it (brief.h) */
+	ecalls_u64 kept_ns; /* when the first of them woke */
+	ecalls_u64 quotas;  /* the caller's: what quotas of control groups require (quota.h) */
+	ecalls_u64 yields;  /* 1: the running plain thread has yielded (fair.h) */
 	ecalls_u64 queued_vtime; /* virtual time of the plain thread that began to wait last */
 	struct sched_queue queue;
 	/* the running thread: an entity's index, a group's index (then a plain member of the group

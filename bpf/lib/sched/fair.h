@@ -102,6 +102,8 @@ LIB_INLINE _Bool fair_is_feather(const struct sched_cpu *cpu, ecalls_u32 weight)
 LIB_INLINE void fair_hurry(struct sched_cpu *cpu, ecalls_u32 weight, ecalls_u64 now_ns) {
 	ecalls_u64 end_ns = cpu->protected_ns;
 
+	if (!cpu->kept++)
+		cpu->kept_ns = now_ns;
 	end_ns = end_ns > now_ns ? end_ns : now_ns + FAIR_SHORT_NS;
 	if (fair_is_feather(cpu, weight))
 		end_ns = now_ns + cpu->options.slice_min_ns;

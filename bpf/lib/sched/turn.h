@@ -16,6 +16,7 @@
 #ifndef ECALLS_SCHED_TURN_H
 #define ECALLS_SCHED_TURN_H
 
+#include "brief.h"
 #include "group.h"
 #include "timed.h"
 
@@ -193,6 +194,7 @@ LIB_INLINE void turn_start_plain(struct sched_cpu *cpu, const struct sched_plain
 		cpu->plain.vtime = plain->vtime;
 		cpu->plain.weight = plain->weight;
 		cpu->plain.group = plain->group;
+		cpu->plain.brief = plain->brief;
 	}
 	cpu->serving = SCHED_NOBODY;
 	cpu->yields = 0;
@@ -232,6 +234,7 @@ LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 		cpu->plain.vtime = plain->vtime;
 		cpu->plain.weight = plain->weight;
 		cpu->plain.group = plain->group;
+		cpu->plain.brief = plain->brief;
 	}
 	if (sched_in(cpu->windowed, who) && !cpu->claims)
 		e->vtime = vtime_place(cpu->vtime, e->vtime);
@@ -254,6 +257,7 @@ LIB_INLINE _Bool turn_yield(struct sched_cpu *cpu) {
 /* turn_stop for a CPU without entities. */
 LIB_INLINE void turn_stop_plain(struct sched_cpu *cpu, _Bool waits, ecalls_u64 now_ns) {
 	fair_update_plain(cpu, now_ns);
+	brief_learns(cpu, waits, now_ns);
 	if (waits && cpu->running == SCHED_PLAIN) {
 		fair_yield(cpu);
 		fair_queue(cpu, cpu->plain.vtime);
@@ -264,6 +268,7 @@ LIB_INLINE void turn_stop_plain(struct sched_cpu *cpu, _Bool waits, ecalls_u64 n
 /* turn_stop for a CPU with entities. */
 LIB_GLOBAL int turn_stop_any(struct sched_cpu *cpu LIB_NONNULL, _Bool waits, ecalls_u64 now_ns) {
 	fair_update(cpu, now_ns);
+	brief_learns(cpu, waits, now_ns);
 	police_overran(cpu, now_ns);
 	if (waits) {
 		police_stopped(cpu);

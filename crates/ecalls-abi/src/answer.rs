@@ -2,6 +2,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+/// The abstract name at which a holder lends its cells, but for the port's digits.
+pub const ANSWER_NAME: &str = "ecalls-answer/";
 /// Bytes of a datagram that E-code sees.
 pub const ANSWER_PREFIX: usize = 144;
 /// Bytes of a reply.
@@ -110,4 +112,18 @@ impl AnswerCount {
         let words = self.as_bytes().as_chunks::<8>().0;
         words.iter().map(|word| u64::from_ne_bytes(*word)).sum()
     }
+}
+
+/// `struct ecalls_answer_lease`: the begin of what a holder sends; the text follows.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct AnswerLease {
+    /// `ABI_VERSION`.
+    pub version: u32,
+    /// How many there are.
+    pub cells: u32,
+    /// The first bytes of a reply that are its request's.
+    pub echo_bytes: u32,
+    /// Bytes of the text.
+    pub text_bytes: u32,
 }

@@ -20,7 +20,7 @@ pub const FRAME_SIZE: usize = 0;
 pub const FRAME_VERSION: usize = 1;
 /// A field has an impossible value.
 pub const FRAME_MALFORMED: usize = 2;
-/// Another format than the channel's here.
+/// Another format than the channel's here, or longer data than it describes.
 pub const FRAME_FORMAT: usize = 3;
 /// The frame says that this host sent it.
 pub const FRAME_OWN: usize = 4;
@@ -76,9 +76,13 @@ pub struct LaneChannel {
     pub service: u32,
     /// [`WAY_LANE`] or [`WAY_RELAY`].
     pub way: u32,
+    /// Bytes of data that its format describes.
+    pub data_max: u32,
+    /// Zero.
+    pub pad: u32,
 }
 
-const _: () = assert!(size_of::<LaneChannel>() == 72, "lane channel");
+const _: () = assert!(size_of::<LaneChannel>() == 80, "lane channel");
 
 /// `struct ecalls_lane_count`: frames = raised + the sum of refused.
 #[repr(C)]

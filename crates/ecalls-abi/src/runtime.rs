@@ -13,8 +13,6 @@ pub const RUNTIME_NONE: u32 = 0;
 pub const RUNTIME_RUNS: u32 = 1;
 /// It waits for a processor.
 pub const RUNTIME_SPARE: u32 = 2;
-/// Its thread came back from the kernel, and waits until the policy chooses it.
-pub const RUNTIME_UNBLOCKED: u32 = 3;
 
 /// The most threads that have a name at a time.
 pub const RUNTIME_NAMES_MAX: u32 = 4096;
@@ -41,15 +39,17 @@ pub struct RuntimeProcessor {
     pub untold: u64,
     /// Times that a thread came back and found it free,
     pub reclaimed: u64,
-    /// and that one waited until it was chosen.
+    /// and that one which had waited was chosen.
     pub restarts: u64,
     /// Until then (CLOCK_MONOTONIC) turns are noted; 0: they are not. Whoever wants to read them
     /// writes it.
     pub trace_until_ns: u64,
     /// Turns that were noted.
     pub turns: u64,
+    /// Times that a thread came back, found it taken, and waited to be chosen.
+    pub unblocked: u64,
     /// Zero.
-    pub pad: [u64; 8],
+    pub pad: [u64; 7],
 }
 
 /// `struct ecalls_runtime_activation`.

@@ -28,11 +28,16 @@ pub const REMOTE_SIZE: usize = 1;
 pub const REMOTE_FAILED: usize = 2;
 /// The channel had been closed; counted in row 0.
 pub const REMOTE_CLOSED: usize = 3;
+/// Its data are longer than the channel's format describes.
+pub const REMOTE_FORMAT: usize = 4;
+/// Its user has as much in the buffer as is left free for all.
+pub const REMOTE_SHARE: usize = 5;
 /// How many reasons there are.
-pub const REMOTE_REASONS: usize = 4;
+pub const REMOTE_REASONS: usize = 6;
 
 /// The reasons' names, in order.
-pub const REMOTE_REASON_NAMES: [&str; REMOTE_REASONS] = ["full", "size", "failed", "closed"];
+pub const REMOTE_REASON_NAMES: [&str; REMOTE_REASONS] =
+    ["full", "size", "failed", "closed", "format", "share"];
 
 const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
@@ -155,7 +160,26 @@ pub struct LaneOut {
     pub fault: u64,
 }
 
-const _: () = assert!(size_of::<LaneOut>() == 112, "lane out");
+const _: () = assert!(size_of::<LaneOut>() == 128, "lane out");
+
+/// `struct ecalls_lane_share`: what a user has in a channel's buffer, which is `put` - `taken`.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct LaneShare {
+    /// Bytes; incremented by the kernel side.
+    pub put: u64,
+    /// Of these: incremented by the thread that empties the buffer.
+    pub taken: u64,
+}
+
+const _: () = assert!(size_of::<LaneShare>() == 16, "lane share");
+
+/// Bytes that a record of so many takes in the buffer.
+pub const fn lane_record(bytes: u64) -> u64 {
+    bytes.next_multiple_of(8) + 8
+}
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ecalls_abi::DropReason;
+use ecalls_abi::answer::ANSWER_NAME;
 use ecalls_abi::guard::GUARD_NAME;
 use ecalls_abi::message::SOCKET_PATH;
 
@@ -148,7 +149,7 @@ fn mirror_has_every_constant_of_the_headers() {
                 .unwrap_or((definition, ""));
             let is_guard = value.trim().is_empty();
             let is_macro = name.contains('(');
-            let texts = [SOCKET_PATH, GUARD_NAME];
+            let texts = [SOCKET_PATH, GUARD_NAME, ANSWER_NAME];
             let is_text = texts.iter().any(|text| value.trim() == format!("{text:?}"));
             if !is_guard && !is_macro && !is_text && !mirrored.contains(name) {
                 missing.push(format!("{header}: {name}"));

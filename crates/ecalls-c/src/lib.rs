@@ -47,6 +47,8 @@ pub mod socket;
 
 pub mod ready;
 
+pub mod answer;
+
 pub mod signal;
 
 pub mod event_loop;

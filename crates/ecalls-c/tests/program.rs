@@ -6,8 +6,9 @@
 
 #![forbid(unsafe_code)]
 
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -153,6 +154,49 @@ fn sockets_are_hinted_in_memory() {
 }
 
 #[test]
+fn datagrams_are_answered_for_a_program() {
+    if may_use_the_kernel("answer.c") {
+        run("answer.c", Linking::Shared);
+        run("answer.c", Linking::Static);
+    }
+}
+
+#[test]
+fn example_of_a_health_check_answers_also_while_it_is_stopped() {
+    let program = compile(&example("health.c"), Linking::Shared);
+    if !may_use_the_kernel("health.c") {
+        return;
+    }
+    let taken = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("it is bound");
+    let client = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    client.connect(address).expect("an address");
+    client.set_read_timeout(Some(LIMIT)).expect("a socket");
+    let mut command = Command::new(&program);
+    command.args(["lo", &address.port().to_string()]);
+    command.env("LD_LIBRARY_PATH", soname_folder());
+    let mut health = limit::Running::start(command.stdout(Stdio::piped()));
+    let first = health.lines().next(LIMIT).expect("its first turn");
+    assert_eq!(first, "turn 1: 0 answered");
+    let ask = || {
+        let mut reply = [0; 64];
+        client.send(b"healthy?").expect("sent");
+        let bytes = client.recv(&mut reply).expect("a reply");
+        String::from_utf8_lossy(&reply[..bytes]).into_owned()
+    };
+    let first = ask();
+    assert!(first.starts_with("turn "), "{first:?}");
+    let stop = |signal: &str| {
+        let mut kill = Command::new("kill");
+        kill.args([signal, &health.id().to_string()]);
+        assert!(limit::output(&mut kill, LIMIT).status.success());
+    };
+    stop("-STOP");
+    assert_eq!(ask(), ask());
+    stop("-CONT");
+}
+
+#[test]
 fn threads_block_and_lock_without_their_processor() {
     run("thread.c", Linking::Shared);
     run("thread.c", Linking::Static);
@@ -190,19 +234,37 @@ fn start_where_all_threads_are_user_level_threads(program: &Path) {
     assert!(errors.contains("ecalls run --threads"), "{errors}");
 }
 
-#[test]
-fn loop_runs_within_that_of_glib() {
+/// The compiler's flags for another library; `None`: it is not installed.
+fn flags_of(library: &str, package: &str) -> Option<Vec<String>> {
     let mut question = Command::new("pkg-config");
-    let output = limit::output(question.args(["--cflags", "--libs", "glib-2.0"]), LIMIT);
+    let output = limit::output(question.args(["--cflags", "--libs", library]), LIMIT);
     if !output.status.success() {
         // CI has it (tools/setup).
-        assert!(std::env::var_os("CI").is_none(), "GLib is missing");
-        eprintln!("skipped: needs GLib's headers (libglib2.0-dev)");
-        return;
+        assert!(std::env::var_os("CI").is_none(), "{library} is missing");
+        eprintln!("skipped: needs the headers of {library} ({package})");
+        return None;
     }
     let flags = String::from_utf8_lossy(&output.stdout);
-    let flags: Vec<_> = flags.split_whitespace().collect();
-    run_with("glib.c", Linking::Shared, &flags);
+    Some(flags.split_whitespace().map(str::to_owned).collect())
+}
+
+#[test]
+fn loop_runs_within_that_of_glib() {
+    if let Some(flags) = flags_of("glib-2.0", "libglib2.0-dev") {
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        run_with("glib.c", Linking::Shared, &flags);
+    }
+}
+
+#[test]
+fn sockets_are_hinted_within_the_loop_of_libevent() {
+    let Some(flags) = flags_of("libevent", "libevent-dev") else {
+        return;
+    };
+    if may_use_the_kernel("libevent.c") {
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        run_with("libevent.c", Linking::Shared, &flags);
+    }
 }
 
 #[test]

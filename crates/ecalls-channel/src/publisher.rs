@@ -141,12 +141,12 @@ impl Publisher {
     /// Submits an event. A sink that cannot be reached does not keep it from the others.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a submission that no frame can carry; those of raising the event on
-    /// this host.
+    /// [`Error::Invalid`] for a submission that no frame can carry, or whose data are longer than
+    /// the channel's format says; those of raising the event on this host.
     pub fn submit(&self, submission: &Submission) -> Result<Sent> {
         let origin = self.origin();
         // Before it has a number: what cannot be sent must not be missed.
-        frame::write(&origin, submission)?;
+        self.check(&origin, submission)?;
         let mut failed = Vec::new();
         let sinks = self.sinks();
         for (number, sink) in &sinks {
@@ -176,7 +176,7 @@ impl Publisher {
             return Ok(false);
         };
         let mut origin = self.origin();
-        frame::write(&origin, submission)?;
+        self.check(&origin, submission)?;
         origin.sequence = self.numbers.next(number);
         let sent = self.send(&frame::write(&origin, submission)?, sink);
         sent.map_err(|source| {
@@ -208,6 +208,19 @@ impl Publisher {
         let sinks = self.numbers.sinks().into_iter();
         let mut sources = sinks.map(|sink| Ipv4Addr::from(sink.source));
         sources.find(|source| !source.is_unspecified())
+    }
+
+    /// That a frame can carry it, and that the channel's format describes its data.
+    fn check(&self, origin: &Origin, submission: &Submission) -> Result<()> {
+        let max = self.numbers.channel().data_max as usize;
+        if submission.data.len() > max {
+            return Err(Error::Invalid {
+                what: "the data of an event",
+                given: format!("{} bytes", submission.data.len()),
+                expected: "at most as many as the channel's format describes",
+            });
+        }
+        frame::write(origin, submission).map(|_| ())
     }
 
     fn origin(&self) -> Origin {

@@ -38,10 +38,14 @@ struct Stage {
 
 impl Stage {
     fn set(name: &str) -> Option<Stage> {
+        Stage::with_format(name, FORMAT)
+    }
+
+    fn with_format(name: &str, format: &str) -> Option<Stage> {
         let ecalls = core()?;
         own_network();
         let name = format!("{name}-{}", std::process::id());
-        let channel = Channel::open(&ecalls, &name, FORMAT, "normal high", "lo").expect("it");
+        let channel = Channel::open(&ecalls, &name, format, "normal high", "lo").expect("it");
         let memory = ecalls.channel().open().expect("a channel");
         let subscription = ecalls
             .subscribe(&name)
@@ -198,7 +202,8 @@ fn number_of_another_host_is_no_process_of_this_one() {
 
 #[test]
 fn frames_with_much_and_with_few_data_in_turn_arrive_with_their_own_only() {
-    let Some(mut stage) = Stage::set("large") else {
+    let format = format!("u64 word[{}]", DATA_MAX / 8);
+    let Some(mut stage) = Stage::with_format("large", &format) else {
         return;
     };
     for (sequence, size) in (1..).zip([DATA_MAX, 8, 169, 0, 1000, 168, 416]) {
@@ -207,7 +212,11 @@ fn frames_with_much_and_with_few_data_in_turn_arrive_with_their_own_only() {
             data: data.clone(),
             ..Submission::default()
         };
-        stage.send(&frame::write(&stage.origin(sequence), &submission).expect("a frame"));
+        let origin = Origin {
+            format: text_id(&format),
+            ..stage.origin(sequence)
+        };
+        stage.send(&frame::write(&origin, &submission).expect("a frame"));
         let event = stage.next();
         assert_eq!(event.data_bytes(), data, "{size} bytes");
     }
@@ -258,6 +267,15 @@ fn damaged_and_forged_frames_are_refused_with_their_reasons() {
     large.resize(160 + DATA_MAX + 1, 7);
     large[6..8].copy_from_slice(&(DATA_MAX as u16 + 1).to_le_bytes());
     stage.refused(&large, FRAME_SIZE);
+    // More than the format describes.
+    for bytes in [9, DATA_MAX] {
+        let longer = Submission {
+            data: vec![7; bytes],
+            ..Submission::default()
+        };
+        let longer = frame::write(&stage.origin(1), &longer).expect("a frame");
+        stage.refused(&longer, FRAME_FORMAT);
+    }
     stage.refused(&with(4, &2u16.to_le_bytes()), FRAME_VERSION);
     // No host, no epoch, no number; fields of later versions; a kind, attributes and their numbers.
     for at in [16, 24, 32] {
@@ -446,6 +464,13 @@ fn own_frames_are_numbered_by_sink_and_go_to_sinks_and_own_subscriptions() {
     let count = stage.arrived(12);
     assert_eq!(count.refused[FRAME_OWN], 12);
     stage.nothing_comes();
+    let longer = Submission {
+        data: vec![3; 9],
+        ..Submission::default()
+    };
+    let refused = first.submit(&longer).expect_err("longer than its format");
+    assert!(refused.to_string().contains("format"), "{refused}");
+    assert_eq!(stage.stat().sinks[0].sent, 6, "it takes no number");
     assert!(
         first
             .submit(&Submission {

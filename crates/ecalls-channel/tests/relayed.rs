@@ -176,13 +176,13 @@ fn frames_given_by_hand_pass_the_checks_of_the_lane() {
     let (host, source) = &stage.stat().sources[0];
     assert_eq!((*host, source.window.fresh), (OTHER, 3));
 
-    // The largest frame, and one for a service that has ended.
+    // The largest frame, which its format does not describe, and one for a service that has ended.
     let largest = Submission {
         data: vec![7; DATA_MAX],
         ..Submission::default()
     };
     let largest = frame::write(&stage.origin(104), &largest).expect("a frame");
-    assert!(stage.lane.arrive(&largest).expect("it is run"));
+    stage.is_refused(&largest, FRAME_FORMAT);
     drop(stage.service);
     let (all, ..) = channels(&stage.ecalls).expect("the channels");
     drop(all);

@@ -68,9 +68,9 @@ for more than a quarter of that. It ends when the first is below a half, or the 
 eighth. A server that accepts connections at once, and lets them wait within itself, is behind
 by this measure only if it tells of them (doc/guard.md).
 
-With --mode sorry a listener of this command answers those that are turned away. It has at most
-256 connections at a time, each for two seconds; what comes beyond that is dropped. It is for plain
-HTTP: whoever speaks TLS is reset.
+With --mode sorry a listener of this command answers those that are turned away: plain HTTP by a
+page (503), TLS by an alert (internal_error), anything else by a reset. It has at most 256
+connections at a time, each for two seconds; what comes beyond that is dropped.
 
 A text of --policy sees age_ns and wait_ns, which the rule compares with target_ns; refuses (1: the
 rule would), pace_ns, queued, numconnects, response_ns, open, admitted, refused; family,

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answer;
 mod chain;
 mod channel;
 mod cluster;
@@ -27,6 +28,7 @@ mod sched;
 mod service;
 mod services;
 mod stat;
+mod tables;
 mod threads;
 mod watch;
 mod workshop;
@@ -62,6 +64,7 @@ enum Command {
     /// Measure events, handlers and schedulers on this machine
     Bench(workshop::Args),
     Guard(guard::Args),
+    Answer(answer::Args),
     Sched(sched::Args),
     Threads(threads::Args),
     Run(run::Args),
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => workshop::run("demo", args),
         Command::Bench(args) => workshop::run("bench", args),
         Command::Guard(args) => guard::run(args),
+        Command::Answer(args) => answer::run(args),
         Command::Sched(args) => sched::run(args),
         Command::Threads(args) => threads::run(args),
         Command::Run(args) => run::run(args),

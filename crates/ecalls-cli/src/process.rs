@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::exit::{Code, Failure, Outcome};
+use crate::output::safe;
 
 fn folder(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}"))
@@ -18,10 +19,16 @@ pub(crate) fn check(pid: u32) -> Outcome {
     Err(Failure::new(Code::Unknown, message))
 }
 
+/// The name of a process; `None`: it has ended.
+pub(crate) fn name(pid: u32) -> Option<String> {
+    let name = fs::read_to_string(folder(pid).join("comm")).ok()?;
+    Some(safe(name.trim_end()))
+}
+
 /// A process for display: `4711 (nginx)`, or only the number when the process has ended.
 pub(crate) fn show(pid: u32) -> String {
-    match fs::read_to_string(folder(pid).join("comm")) {
-        Ok(name) => format!("{pid} ({})", name.trim_end()),
-        Err(_) => pid.to_string(),
+    match name(pid) {
+        Some(name) => format!("{pid} ({name})"),
+        None => pid.to_string(),
     }
 }

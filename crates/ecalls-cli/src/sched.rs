@@ -66,10 +66,10 @@ values; a thread that polls cooperatively also runs at its release times.
 
 Keys with --json: kernel (whether it has sched_ext), running (the scheduler's name, or null), holder
 (the process that holds ours, or null), and for our scheduler: policy, server_us, reserve_percent,
-period_us, slice_min_us, slack_us, ahead_us (the options of start), fair, release, window, event
-(choices by reason), kept, preempted, balanced, stolen, entered, left, full, polls, overran, slept,
-ahead, parked, overdue (turns of threads that had waited for 10 s), releases, tardy_p50_us,
-tardy_p99_us, tardy_max_us (from the release to the CPU).";
+period_us, slice_min_us, slack_us, ahead_us, watchdog_us (the options of start), fair, release,
+window, event (choices by reason), kept, preempted, balanced, stolen, entered, left, full, polls,
+overran, slept, ahead, parked, overdue (turns of threads that had waited for a third of
+watchdog_us), releases, tardy_p50_us, tardy_p99_us, tardy_max_us (from the release to the CPU).";
 
 const SEEN: &str = "\
 The command lists groups, and threads that poll, have a window, read events or are in a group. LATE
@@ -310,7 +310,7 @@ fn print_counts(out: &mut Output, counts: &Counts) -> Outcome {
         counts.parked
     ))?;
     out.line(format_args!(
-        "overdue   {} turns of threads that had waited for 10 s",
+        "overdue   {} turns of threads that had waited for a third of the watchdog's time",
         counts.overdue
     ))?;
     out.line(format_args!(

@@ -8,7 +8,7 @@ mod look;
 pub(crate) mod turns;
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, IsTerminal};
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -19,6 +19,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::output::{CLEAR, Output, Table};
 use crate::process;
 use crate::stop::Stop;
+use crate::tables::Tables;
 
 /// Show user-level threads: processors, activations, and where threads block
 #[derive(Debug, clap::Args)]
@@ -33,12 +34,8 @@ pub(crate) struct Args {
     /// Largest number of activations to show
     #[arg(long, value_name = "N", default_value_t = 20, requires = "pid")]
     rows: usize,
-    /// End after this number of tables
-    #[arg(long, value_name = "N")]
-    count: Option<u64>,
-    /// End after one table
-    #[arg(long, conflicts_with = "count")]
-    once: bool,
+    #[command(flatten)]
+    tables: Tables,
     /// Print one JSON object per runtime
     #[arg(long)]
     json: bool,
@@ -46,12 +43,13 @@ pub(crate) struct Args {
 
 const HELP: &str = "\
 A runtime (a program with the crate ecalls-threads) has virtual processors, and activations: kernel
-threads. An activation is running; blocked in the kernel; unblocked, i.e. its thread came back and
-waits for its turn; or a spare, which takes the processor of one that blocks. The table has their
-numbers, the user-level THREADS, and per second: SWITCHES, blocks that the program announced
-(LEFT), that the kernel side told (TOLD), and that kept their processor (UNTOLD); threads that came
-back and found a processor free (RECLAIMED) or were chosen later (RESTARTS). REFUSED counts
-activations that a limit refused, in total. KERNEL: whether the kernel side tells of blocks.
+threads. An activation is running; blocked in the kernel; or a spare, which takes the processor of
+one that blocks. The table has their numbers, the user-level THREADS, those of them that came back
+from the kernel and wait for their turn (UNBLOCKED), and per second: SWITCHES, blocks that the
+program announced (LEFT), that the kernel side told (TOLD), and that kept their processor (UNTOLD);
+threads that came back and found a processor free (RECLAIMED) or were chosen later (RESTARTS).
+REFUSED counts activations that a limit refused, in total. KERNEL: whether the kernel side tells of
+blocks.
 
 With PID, a second table has its activations: which THREAD each executes or, if it has blocked,
 waits with (by its name, or number), in which kernel function it sleeps (WHERE), and how often it
@@ -79,12 +77,12 @@ struct Line<'a> {
     activations: Option<&'a [Activation]>,
 }
 
-/// How many activations are in which state.
+/// How many activations are in which state, and threads that came back and wait.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct States {
     running: usize,
     blocked: usize,
-    unblocked: usize,
+    unblocked: u64,
     spares: usize,
 }
 
@@ -92,11 +90,10 @@ struct States {
 pub(crate) fn run(args: &Args) -> Outcome {
     let stop = Stop::on_signals()?;
     let mut out = Output::new(args.json);
-    let is_live = !args.json && !args.once && std::io::stdout().is_terminal();
+    let is_live = args.tables.is_live(args.json);
     let (mut before, mut since) = (look_at(args.pid)?, Instant::now());
-    let most = if args.once { Some(1) } else { args.count };
     let mut tables = 0;
-    while most.is_none_or(|most| tables < most) && !stop.sleep(args.every) {
+    while args.tables.go_on_after(tables) && !stop.sleep(args.every) {
         let Ok(now) = look_at(args.pid) else {
             // The process has ended.
             break;
@@ -160,12 +157,14 @@ fn line<'a>(look: &'a Look, before: &[Look], seconds: f64, with_activations: boo
     let rate: BTreeMap<_, _> = named
         .map(|((name, was), (_, is))| (name, per_s(was, is)))
         .collect();
-    let mut states = States::default();
+    let mut states = States {
+        unblocked: look.counts.waiting(),
+        ..States::default()
+    };
     for activation in &look.activations {
         match activation.state {
             State::Running => states.running += 1,
             State::Blocked => states.blocked += 1,
-            State::Unblocked => states.unblocked += 1,
             State::Spare => states.spares += 1,
             State::Stopped | State::Unknown => {}
         }

@@ -1,8 +1,14 @@
 //! Datagrams that are answered where they arrive (bpf/answer/answer.bpf.c): loading the object, its
 //! cells and its counts.
 //!
+//! What answers on the machine is seen by [`running`];
+//! programs without privileges borrow cells of a [`Holder`].
+//!
 //! It needs no core. The process that starts it holds it, with the attachment to the interface,
 //! until the process drops it or ends, however that happens.
+
+mod hold;
+mod look;
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +16,7 @@ use std::sync::atomic::AtomicU64;
 
 use ecalls_abi::answer::{ANSWER_CELLS, ANSWER_ECHO, AnswerCell, AnswerCount};
 use libbpf_rs::{MapCore, MapHandle, Object, OpenObject};
-use zerocopy::{Immutable, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::core::handler::{Apart, Handler};
 use crate::core::load;
@@ -19,7 +25,11 @@ use crate::error::{Error, Result};
 use crate::kernel::interface::{Interface, Way, check_interrupts};
 use crate::kernel::namespace;
 use crate::kernel::segment::Segment;
+use crate::kernel::sys;
 use crate::kernel::table::Table;
+
+pub use hold::{Holder, Lent};
+pub use look::{Running, running};
 
 const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/answer.bpf.o"));
 const NAME: &str = "answer";
@@ -57,7 +67,7 @@ pub struct Plan<'a> {
 
 /// `answer` of the object: what it is to do.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable)]
 struct Setting {
     echo: [u8; ANSWER_ECHO],
     interval_ns: u64,
@@ -134,9 +144,11 @@ impl Plan<'_> {
 #[derive(Debug)]
 pub struct Answer {
     // The first field: no datagram comes any more when the rest ends.
-    _link: OwnedFd,
+    link: OwnedFd,
     cells: Segment,
+    cells_fd: OwnedFd,
     counts: Table<AnswerCount>,
+    counts_fd: OwnedFd,
     _object: Object,
 }
 
@@ -172,7 +184,8 @@ impl Answer {
             place: &map(&object, PLACE)?,
         };
         apart.put(handler, load_answer)?;
-        let cells = map(&object, CELLS)?;
+        let (cells, counts) = (map(&object, CELLS)?, map(&object, COUNTS)?);
+        let failed = |error| Error::from_io("copying a descriptor", error);
         let link = {
             let mut programs = object.progs();
             let program = programs.find(|program| program.name() == PROGRAM);
@@ -180,9 +193,11 @@ impl Answer {
             interface.attach(program.as_fd(), Way::In)?
         };
         Ok(Answer {
-            _link: link,
+            link,
             cells: Segment::map(&cells, plan.cells as usize * size_of::<AnswerCell>())?,
-            counts: Table::new(map(&object, COUNTS)?),
+            cells_fd: cells.as_fd().try_clone_to_owned().map_err(failed)?,
+            counts_fd: counts.as_fd().try_clone_to_owned().map_err(failed)?,
+            counts: Table::new(counts),
             _object: object,
         })
     }
@@ -190,6 +205,11 @@ impl Answer {
     /// The words of the cells.
     pub fn words(&self) -> &[AtomicU64] {
         self.cells.words()
+    }
+
+    /// Whether the interface is there: if it is removed, nothing is answered any more.
+    pub fn is_attached(&self) -> bool {
+        !matches!(sys::link_interface(self.link.as_fd()), Ok(None))
     }
 
     /// What each CPU has counted.

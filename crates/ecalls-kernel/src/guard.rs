@@ -7,7 +7,6 @@
 pub mod policy;
 mod sorry;
 mod told;
-mod worker;
 
 use std::fs::File;
 use std::io::Read;
@@ -23,9 +22,9 @@ use crate::core::handler::Handler;
 use crate::core::load;
 use crate::error::{Error, Result};
 use crate::kernel::table::lookup;
+use crate::kernel::worker::Worker;
 use crate::kernel::{namespace, sys};
 use sorry::Sorry;
-use worker::Worker;
 
 pub use sorry::SORRY_MAX;
 

@@ -18,9 +18,14 @@ use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use ecalls_abi::sched::SchedCount;
 use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, OpenObject};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 use zerocopy::FromBytes;
 
 pub use haste::Haste;
@@ -59,11 +64,14 @@ const ACT_RESTART: i64 = 1 << 48;
 /// Names within the object.
 const OPS: &str = "ecalls_sched";
 const ENDED: &str = ".bss.ended";
-/// The number of timed threads, the program that sees their timers, and the one that finds what it
-/// needs to know of the kernel (bpf/sched/timed.h).
+/// What is known of timed threads, the program that sees their timers, and the one that is told
+/// which thread shows it a timer descriptor (bpf/sched/timed.h).
 const TIMED: &str = ".bss.timed";
 const SLEEPS: &str = "timed_sleeps";
-const FINDS: &str = "timed_finds";
+const LEARNS: &str = "timed_learns";
+/// For how long a timer descriptor is armed that shows how such timers are known: until it is
+/// closed.
+const LESSON: Duration = Duration::from_secs(3600);
 /// Maps with one element per CPU.
 const PER_CPU: [&str; 3] = ["sched_cpus", COUNTS, WATCH];
 /// This map has an element per group; there are at most half as many groups as entities.
@@ -166,6 +174,17 @@ struct End {
     message: [u8; 192],
 }
 
+/// `timed` of bpf/sched/timed.h.
+#[repr(C)]
+#[derive(FromBytes)]
+struct Timed {
+    threads: u64,
+    /// By which a timer descriptor is known; 0: it is not.
+    timerfd: u64,
+    learner: u64,
+    lesson: u64,
+}
+
 /// The reason for which a scheduler ended that its holder did not stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
@@ -242,26 +261,54 @@ impl Scheduler {
     /// regularly; until then, and after it, the sleeps of timed threads are as those of others.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// What the kernel refuses. If the program is attached nevertheless
+    /// ([`is_attending`](Self::is_attending)), timer descriptors do not count, and all else does.
     pub fn attend(&mut self) -> Result<()> {
-        let action = "reading the number of timed threads";
-        let timed: Option<[u64; 2]> =
-            lookup(&find(&self.object, TIMED)?, &0u32.to_ne_bytes(), action)?;
-        let is_wanted = timed.is_some_and(|[threads, _timerfd]| threads > 0);
-        if !is_wanted {
+        let timed = self.timed()?;
+        if timed.threads == 0 {
             self.sleeps = None;
         } else if self.sleeps.is_none() {
-            let mut programs = self.object.progs();
-            let finds = programs.find(|one| one.name() == FINDS);
-            let finds = finds.ok_or(Error::Closed("the program that finds a timer"))?;
-            // Without what it finds, timer descriptors do not count.
-            sys::run(finds.as_fd(), &mut [])?;
             let mut programs = self.object.progs_mut();
             let program = programs.find(|one| one.name() == SLEEPS);
             let program = program.ok_or(Error::Closed("the program that sees timers"))?;
             let link = program.attach();
             let failed = |error| Error::from_bpf("attaching to the kernel's timers", &error);
             self.sleeps = Some(link.map_err(failed)?);
+            if timed.timerfd == 0 {
+                self.teach()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn timed(&self) -> Result<Timed> {
+        let action = "reading the number of timed threads";
+        let timed = lookup(&find(&self.object, TIMED)?, &0u32.to_ne_bytes(), action)?;
+        timed.ok_or(Error::Closed("the number of timed threads"))
+    }
+
+    /// Arms a timer descriptor, by which the program that sees timers knows all of them.
+    fn teach(&self) -> Result<()> {
+        let action = "showing a timer descriptor to know others by it";
+        let failed = |errno: rustix::io::Errno| Error::from_io(action, errno.into());
+        // Of this clock, also where a process has other times than the kernel.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let lesson = now.unwrap_or_default() + LESSON;
+        let it_value = Timespec::try_from(lesson).map_err(|_| failed(rustix::io::Errno::INVAL))?;
+        let timer =
+            timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::CLOEXEC).map_err(failed)?;
+        let mut programs = self.object.progs();
+        let learns = programs.find(|one| one.name() == LEARNS);
+        let learns = learns.ok_or(Error::Closed("the program that learns of a timer"))?;
+        let mut lesson_ns = options::nanoseconds(lesson).to_ne_bytes();
+        sys::run(learns.as_fd(), &mut lesson_ns)?;
+        let at = Itimerspec {
+            it_interval: Timespec::default(),
+            it_value,
+        };
+        timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &at).map_err(failed)?;
+        if self.timed()?.timerfd == 0 {
+            return Err(failed(rustix::io::Errno::NOENT));
         }
         Ok(())
     }
@@ -328,6 +375,12 @@ fn prepare(
         } else if name == GROUPS {
             // Each group has a member, which needs a place of its own.
             map.set_max_entries(cpus * ENTITIES / 2)?;
+        } else if name == OPS {
+            // Its first member (bpf/sched/scx.h).
+            let first = map.initial_value_mut().and_then(|table| table.get_mut(..4));
+            if let Some(timeout) = first {
+                timeout.copy_from_slice(&options.timeout_ms().to_ne_bytes());
+            }
         } else if name == SETTING {
             let words = options.words(cpus);
             if let Some(value) = map.initial_value_mut() {

@@ -33,6 +33,7 @@ use layout::STRUCTS;
 const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_up",
     "ecalls_answer_input",
+    "ecalls_answer_lease",
     "ecalls_lost",
     "ecalls_socket_event",
     "ecalls_timer_event",
@@ -70,6 +71,7 @@ const ONLY_IN_HEADERS: &[&str] = &[
     "ecalls_refused",
     "ecalls_service_view",
     "ecalls_lane_source",
+    "ecalls_lane_share",
     "ecalls_sink_told",
     "ecalls_relay_message",
     "ecalls_relay_channel",

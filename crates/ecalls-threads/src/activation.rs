@@ -7,14 +7,15 @@
 //! - `new`, `block`: a spare obtains a processor that another activation has lost
 //!   ([`Activation::obtain`]);
 //! - `unblock`: the scheduler finds who came back, and tells the policy ([`Activation::gather`]);
-//! - `restart`: an activation that waits in [`Activation::back`] gets a processor.
+//! - `restart`: a thread that came back is chosen, as any other ([`Activation::step`]).
 //!
 //! **Scheduling points.** A thread calls [`enter`](Activation::enter) before it uses anything of
 //! its processor. That sets the activation's lock (SA §4.2), so that from there on a block, e.g. a
 //! page fault, is not told, and then asks whether the activation still has the processor. It might
-//! not: the thread has blocked since. Then the activation waits here until the policy chooses the
-//! thread again. So a thread that comes back from the kernel runs on in parallel until its next
-//! scheduling point, but touches nothing that it does not own.
+//! not: the thread has blocked since. Then the thread leaves the activation, as in a yield, and is
+//! ready: it was bound to it in the kernel alone. The activation is a spare. So a thread that comes
+//! back from the kernel runs on in parallel until its next scheduling point, but touches nothing
+//! that it does not own; and to restart it is a switch between stacks.
 //!
 //! **Looking.** A spare that must take over quickly is runnable and yields: when the processor's
 //! holder blocks, the kernel switches to it at once, where a wake-up takes 15 us. One spare
@@ -25,8 +26,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use ecalls_abi::runtime::{RUNTIME_RUNS, RUNTIME_SPARE, RUNTIME_UNBLOCKED};
-use rustix::thread::{Pid, futex, gettid, sched_yield};
+use ecalls_abi::runtime::{RUNTIME_RUNS, RUNTIME_SPARE};
+use rustix::thread::{gettid, sched_yield};
 
 use crate::calls::await_spare;
 use crate::local;
@@ -57,10 +58,6 @@ pub(crate) struct Activation {
     /// Its words in the page of `shared`.
     own: NonNull<ActivationWords>,
     tid: AtomicU32,
-    /// 1: it was restarted.
-    go: AtomicU32,
-    /// Link of the unblocked ones.
-    pub(crate) next: AtomicU32,
     /// The thread that it executes, or that has blocked in it.
     current: UnsafeCell<Option<Arc<Thread>>>,
     /// Switches since the sleeping threads were looked at.
@@ -74,9 +71,7 @@ pub(crate) struct Activation {
     worn: Cell<usize>,
 }
 
-// SAFETY: `shared` and `own` point to atomics; the cells are used by the activation itself; others
-// read `current`, and only while it waits in `back`, after the list of unblocked activations has
-// synchronized both.
+// SAFETY: `shared` and `own` point to atomics; the cells are used by the activation itself.
 unsafe impl Sync for Activation {}
 // SAFETY: as above.
 unsafe impl Send for Activation {}
@@ -88,8 +83,6 @@ impl Activation {
             shared: NonNull::from(shared),
             own: NonNull::from(shared.words_of(number)),
             tid: AtomicU32::new(0),
-            go: AtomicU32::new(0),
-            next: AtomicU32::new(0),
             current: UnsafeCell::new(None),
             turns: Cell::new(0),
             looks: Cell::new((0, 0)),
@@ -168,14 +161,18 @@ impl Activation {
 
     // --- scheduling points ---
 
-    /// From here on the caller has the processor, until [`leave`](Self::leave) or a switch.
+    /// From here on the caller has a processor, until [`leave`](Self::leave) or a switch: that of
+    /// the activation that is returned, on which it continues if it has blocked before.
     #[inline]
-    pub(crate) fn enter(&self) {
+    #[must_use = "the calling thread can be on another activation now"]
+    pub(crate) fn enter(&self) -> &Self {
         // The kernel side reads the lock when this very thread blocks, so program order is enough.
         self.lock().store(1, Ordering::Relaxed);
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
-        if self.words().active.load(Ordering::Relaxed) != self.number {
-            self.back();
+        if self.words().active.load(Ordering::Relaxed) == self.number {
+            self
+        } else {
+            self.back()
         }
     }
 
@@ -184,28 +181,35 @@ impl Activation {
         self.lock().store(0, Ordering::Release);
     }
 
-    /// The thread has blocked, and can go on: takes the processor if it is free, or waits until
-    /// the policy chooses the thread.
+    /// The thread has blocked, and can go on: takes the processor if it is free, or leaves the
+    /// activation and waits until the policy chooses it.
     #[cold]
-    fn back(&self) {
-        let (words, here) = (self.words(), self.here());
-        if words.take(self.number) {
-            self.counts().reclaimed.fetch_add(1, Ordering::Relaxed);
-            self.show(RUNTIME_RUNS);
-            return;
+    fn back(&self) -> &Self {
+        let mut activation = self;
+        loop {
+            let words = activation.words();
+            if words.active() == activation.number {
+                return activation;
+            }
+            if words.take(activation.number) {
+                let reclaimed = &activation.counts().reclaimed;
+                reclaimed.fetch_add(1, Ordering::Relaxed);
+                activation.show(RUNTIME_RUNS);
+                return activation;
+            }
+            match activation.current() {
+                Some(thread) if thread.is_on_its_stack() => {
+                    // SAFETY: the current thread is the one on whose stack this is.
+                    unsafe { thread.suspend(After::Unblocked) };
+                }
+                // The handler of a signal, on a stack that must stay with the kernel thread.
+                _ => sched_yield(),
+            }
+            // The runtime's, whose thread this is.
+            activation = Self::get().unwrap_or(activation);
+            activation.lock().store(1, Ordering::Relaxed);
+            std::sync::atomic::compiler_fence(Ordering::SeqCst);
         }
-        self.show(RUNTIME_UNBLOCKED);
-        self.go.store(0, Ordering::Relaxed);
-        here.unblocked.push(self.shared(), self.number);
-        light_fence();
-        // The holder will see it at its next scheduling point; a spare must if that blocks before.
-        if words.active() == 0 || self.shared().is_told() && here.has_no_spare() {
-            self.shared().summon(self.processor());
-        }
-        while self.go.load(Ordering::Acquire) == 0 {
-            sleep_on(&self.go, 0, None);
-        }
-        self.show(RUNTIME_RUNS);
     }
 
     // --- the scheduler ---
@@ -223,7 +227,7 @@ impl Activation {
         self.worn.set(self.home.get());
         self.shared().pin(None, self.processor());
         self.lock().store(1, Ordering::Relaxed);
-        self.words().spares.fetch_add(1, Ordering::SeqCst);
+        self.words().add_spare();
         self.here().coming.store(0, Ordering::SeqCst);
         let ended = catch_unwind(AssertUnwindSafe(|| {
             while self.obtain() {
@@ -273,17 +277,15 @@ impl Activation {
             }
             shared.note_idle(index);
             shared.status.note_turn(index, &self.tid, 0);
-            self.words().retire(0);
+            self.words().retire();
             return None;
         };
-        let bound = thread.bound.load(Ordering::Acquire);
-        if bound == 0 {
-            return Some(self.run(thread));
+        if thread.is_back.load(Ordering::Relaxed) != 0 {
+            thread.is_back.store(0, Ordering::Relaxed);
+            let restarts = &self.counts().restarts;
+            restarts.fetch_add(1, Ordering::Relaxed);
         }
-        self.go_home();
-        thread.bound.store(0, Ordering::Relaxed);
-        self.restart(bound, index);
-        None
+        self.run(thread)
     }
 
     /// Upcall `unblock`: tells the policy who can go on since the last switch. Sleeping threads
@@ -321,12 +323,7 @@ impl Activation {
         self.go_home();
         let shared = self.shared();
         let unblocked = &shared.processor(from).unblocked;
-        unblocked.take_all(shared, |number| {
-            if let Some(thread) = shared.activation(number).and_then(Self::current) {
-                thread.bound.store(number, Ordering::Release);
-                shared.policy.ready(at, Ready(thread), Why::Unblocked);
-            }
-        });
+        unblocked.take_all(|thread| shared.policy.ready(at, Ready(thread), Why::Unblocked));
     }
 
     /// Who came back to a processor whose holder has not looked yet; false: nobody has.
@@ -365,35 +362,39 @@ impl Activation {
         }
     }
 
-    /// Executes a thread until it gives up the processor. Returns it if it yields.
+    /// Executes a thread until it gives up the processor, or has lost it; returns what
+    /// [`step`](Self::step) does.
     #[inline]
-    fn run(&self, thread: Arc<Thread>) -> Option<Ready> {
+    fn run(&self, thread: Arc<Thread>) -> Option<Option<Ready>> {
         let index = self.processor();
         self.shared().note_switch(index);
         self.shared().status.note_turn(index, &self.tid, thread.id);
         self.expect(index);
         // SAFETY: see `Sync`.
         unsafe { *self.current.get() = Some(thread) };
-        let thread = self.current_ref()?;
+        let Some(thread) = self.current_ref() else {
+            return Some(None);
+        };
         thread.at.store(self.number, Ordering::Relaxed);
         self.wear(thread.block.map_or(self.home.get(), Block::base));
         self.leave();
         // SAFETY: the policy gave the thread to this activation.
         let after = unsafe { thread.execute() };
-        if after.is_none() {
-            // A thread whose last act was to return has not entered.
-            self.enter();
-        }
         // If it blocked meanwhile, the processor can be another one.
         // SAFETY: see `Sync`.
-        let thread = unsafe { (*self.current.get()).take() };
-        let thread = thread?;
+        let Some(thread) = (unsafe { (*self.current.get()).take() }) else {
+            return Some(None);
+        };
         if !matches!(after, Some(After::Yield)) || !self.shared().keeps_off_storage {
             // From here on the thread can run elsewhere, on its storage.
             self.go_home();
         }
         match after {
-            Some(After::Yield) => return Some(Ready(thread)),
+            Some(After::Yield) => return Some(Some(Ready(thread))),
+            Some(After::Unblocked) => {
+                self.hand_in(thread);
+                return None;
+            }
             Some(After::Wait) => {
                 if !thread.wait.settle() {
                     let at = &mut self.shared().at(self.processor());
@@ -402,7 +403,7 @@ impl Activation {
             }
             None => self.end(&thread),
         }
-        None
+        Some(None)
     }
 
     fn end(&self, thread: &Thread) {
@@ -418,24 +419,14 @@ impl Activation {
         self.tid.load(Ordering::Acquire)
     }
 
-    /// Continues a thread that waits in [`back`](Self::back) of activation `number`, and becomes a
-    /// spare.
-    fn restart(&self, number: u32, index: usize) {
-        let shared = self.shared();
-        let Some(other) = shared.activation(number) else {
-            return;
-        };
-        if other.processor() != index {
-            let here = self.own().processor.load(Ordering::Relaxed);
-            other.own().processor.store(here, Ordering::Release);
-            let tid = other.tid.load(Ordering::Acquire).cast_signed();
-            shared.pin(Pid::from_raw(tid), index);
-        }
-        self.counts().restarts.fetch_add(1, Ordering::Relaxed);
-        shared.status.note_turn(index, &self.tid, 0);
-        self.words().retire(number);
-        other.go.store(1, Ordering::Release);
-        let _ = futex::wake(&other.go, futex::Flags::PRIVATE, 1);
+    /// A thread that came back has left the activation, which does not have its processor any
+    /// more: the scheduler that does will find it. The activation is a spare.
+    fn hand_in(&self, thread: Arc<Thread>) {
+        self.counts().unblocked.fetch_add(1, Ordering::Relaxed);
+        thread.is_back.store(1, Ordering::Relaxed);
+        self.words().add_spare();
+        self.here().unblocked.push(thread);
+        // Whether the processor is free by now it sees when it looks for one to take.
     }
 
     /// A thread is about to run: if others wait, somebody must take over when it blocks, and an

@@ -25,19 +25,20 @@ impl Entered {
     pub(crate) fn new() -> Self {
         let entered = Activation::get()
             .filter(|activation| activation.lock().load(Ordering::Relaxed) == 0)
-            .map(|activation| {
-                activation.enter();
-                NonNull::from(activation)
-            });
+            .map(|activation| NonNull::from(activation.enter()));
         Self(entered)
+    }
+
+    fn activation(&self) -> Option<&Activation> {
+        // SAFETY: it is the calling kernel thread, as no switch has happened.
+        self.0.map(|activation| unsafe { activation.as_ref() })
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if let Some(activation) = self.0 {
-            // SAFETY: it is the calling kernel thread, as no switch has happened.
-            unsafe { activation.as_ref() }.leave();
+        if let Some(activation) = self.activation() {
+            activation.leave();
         }
     }
 }
@@ -48,7 +49,8 @@ pub(crate) fn make_ready(thread: Arc<Thread>, why: Why) {
     let here = Activation::get().filter(|at| std::ptr::eq(at.shared(), Arc::as_ptr(&shared)));
     match here {
         Some(activation) => {
-            let _scheduler = Entered::new();
+            let entered = Entered::new();
+            let activation = entered.activation().unwrap_or(activation);
             activation.make_ready_here(thread, why);
         }
         None => shared.inject(thread, why),
@@ -69,13 +71,21 @@ pub(crate) fn wake(thread: &Arc<Thread>, epoch: u64) -> bool {
 // processor predicts it, which is 40 of 55 ns.
 #[inline(always)]
 pub fn yield_now() {
-    match Activation::get().and_then(|at| Some((at, at.current_ref()?))) {
-        Some((activation, thread)) => {
-            activation.enter();
-            // SAFETY: the current thread is the one on whose stack this is.
-            unsafe { thread.suspend(After::Yield) };
+    match Activation::get().filter(|at| at.current_ref().is_some()) {
+        Some(activation) => {
+            if let Some(thread) = activation.enter().current_ref() {
+                // SAFETY: the current thread is the one on whose stack this is.
+                unsafe { thread.suspend(After::Yield) };
+            }
         }
         None => std::thread::yield_now(),
+    }
+}
+
+/// The last that a thread does on its stack: from here on it has its processor, to end there.
+pub(crate) fn enter_at_end() {
+    if let Some(activation) = Activation::get() {
+        let _ = activation.enter();
     }
 }
 
@@ -158,7 +168,7 @@ pub fn sleep_until(time_ns: u64) {
         let ns = time_ns.saturating_sub(now_ns());
         return std::thread::sleep(Duration::from_nanos(ns));
     };
-    activation.enter();
+    let _ = activation.enter();
     thread.shared.add_timer(time_ns, &thread);
     // SAFETY: as in `yield_now`.
     unsafe { thread.suspend(After::Wait) };
@@ -185,7 +195,7 @@ pub fn blocking<R>(call: impl FnOnce() -> R) -> R {
         scheduling_point();
         return result;
     }
-    activation.enter();
+    let activation = activation.enter();
     let (shared, index) = (activation.shared(), activation.processor());
     let mut left = activation.words().leave();
     if !left && shared.add_spare(index) {

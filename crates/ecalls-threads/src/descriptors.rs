@@ -228,7 +228,7 @@ fn wait(fd: BorrowedFd<'_>, interest: Interest, until_ns: Option<u64>) -> io::Re
         return wait_outside(fd, interest, until_ns);
     };
     let shared = &thread.shared;
-    activation.enter();
+    let activation = activation.enter();
     let (token, copy) = match shared.descriptors.begin(fd, interest, &thread) {
         Ok(begun) => begun,
         Err(error) => {

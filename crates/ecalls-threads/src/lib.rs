@@ -29,7 +29,7 @@
 //! - the core: stacks, threads, virtual processors and their hand-over (`stack.rs`, `thread.rs`,
 //!   `processor.rs`), without knowledge of a policy;
 //! - the upcall layer (`activation.rs`): what an activation does when it gets a processor (upcall
-//!   `new`), learns that threads could go on (`unblock`), or goes on itself (`restart`); `calls.rs`
+//!   `new`), learns that threads could go on (`unblock`), or continues one (`restart`); `calls.rs`
 //!   has what threads call;
 //! - the specialization layer: [`Policy`], with `find_next_to_run`; [`RoundRobin`] is the default.
 //!

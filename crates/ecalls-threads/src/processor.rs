@@ -3,21 +3,23 @@
 //! Pure algorithm on atomics, for the runtime and for a model.
 //!
 //! - `active`: the number of the activation that has the processor, 0: none. Its holder writes 0
-//!   (it
-//!   blocks knowingly, or has nothing to do) or another one's number (`restart`); the kernel side
-//!   writes 0 when the holder blocks; from 0, whoever exchanges it first has the processor.
+//!   (it blocks knowingly, or has nothing to do); the kernel side writes 0 when the holder blocks;
+//!   from 0, whoever exchanges it first has the processor.
 //! - `spares`: how many activations wait for this processor. Each counts itself.
-//! - `unblocked`: those that came back from blocking and found the processor taken: a list that
-//!   grows at its head, and that a scheduler takes whole.
+//! - `unblocked`: the threads that came back from blocking and found the processor taken: a list
+//!   that grows at its head, and that a scheduler takes whole.
 //!
 //! A processor is given up knowingly only if a spare waits: otherwise nobody would take it.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use std::ptr::null_mut;
+use std::sync::Arc;
 
-/// Links of the unblocked activations, by number.
-pub(crate) trait Links {
-    /// The link of activation `number`.
-    fn next(&self, number: u32) -> &AtomicU32;
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// What can be in the list of the unblocked.
+pub(crate) trait Linked: Sized {
+    /// Its link, which only the list uses.
+    fn next(&self) -> &AtomicPtr<Self>;
 }
 
 /// The words that the kernel side of one virtual processor uses, too.
@@ -70,33 +72,41 @@ impl Words {
         possible
     }
 
-    /// The holder becomes a spare, and the processor goes to `to`; 0: to whoever takes it.
-    pub(crate) fn retire(&self, to: u32) {
+    /// The holder becomes a spare, and the processor goes to whoever takes it.
+    pub(crate) fn retire(&self) {
+        self.add_spare();
+        self.active.store(0, Ordering::SeqCst);
+    }
+
+    /// An activation that does not have the processor waits for it from now on.
+    pub(crate) fn add_spare(&self) {
         self.spares.fetch_add(1, Ordering::SeqCst);
-        self.active.store(to, Ordering::SeqCst);
     }
 }
 
-/// The activations that came back and wait to be restarted.
+/// The threads that came back and wait to be chosen. The list has a reference of each.
 #[derive(Debug)]
-pub(crate) struct Unblocked(AtomicU32);
+pub(crate) struct Unblocked<T>(AtomicPtr<T>);
 
-impl Unblocked {
+impl<T: Linked> Unblocked<T> {
     pub(crate) fn new() -> Self {
-        Self(AtomicU32::new(0))
+        Self(AtomicPtr::new(null_mut()))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
+        self.0.load(Ordering::Relaxed).is_null()
     }
 
-    pub(crate) fn push(&self, links: &impl Links, number: u32) {
+    pub(crate) fn push(&self, thread: Arc<T>) {
+        let new = Arc::into_raw(thread).cast_mut();
+        // SAFETY: the list's reference, from above, is taken out once it is in the list.
+        let link = unsafe { &*new }.next();
         let mut head = self.0.load(Ordering::Relaxed);
         loop {
-            links.next(number).store(head, Ordering::Relaxed);
+            link.store(head, Ordering::Relaxed);
             match self
                 .0
-                .compare_exchange_weak(head, number, Ordering::SeqCst, Ordering::Relaxed)
+                .compare_exchange_weak(head, new, Ordering::SeqCst, Ordering::Relaxed)
             {
                 Ok(_) => return,
                 Err(now) => head = now,
@@ -105,22 +115,25 @@ impl Unblocked {
     }
 
     /// Takes all, in the order in which they came back.
-    pub(crate) fn take_all(&self, links: &impl Links, mut each: impl FnMut(u32)) {
+    pub(crate) fn take_all(&self, mut each: impl FnMut(Arc<T>)) {
         if self.is_empty() {
             return;
         }
-        let mut newest = self.0.swap(0, Ordering::SeqCst);
-        let mut oldest = 0;
-        while newest != 0 {
-            let next = links.next(newest).load(Ordering::Relaxed);
-            links.next(newest).store(oldest, Ordering::Relaxed);
+        let mut newest = self.0.swap(null_mut(), Ordering::SeqCst);
+        let mut oldest = null_mut();
+        // SAFETY: the references of those taken are this function's now.
+        while let Some(thread) = unsafe { newest.as_ref() } {
+            let next = thread.next().load(Ordering::Relaxed);
+            thread.next().store(oldest, Ordering::Relaxed);
             oldest = newest;
             newest = next;
         }
-        while oldest != 0 {
-            // Once it is ready it can be restarted, block, and be linked again.
-            let next = links.next(oldest).load(Ordering::Relaxed);
-            each(oldest);
+        // SAFETY: as above.
+        while let Some(thread) = unsafe { oldest.as_ref() } {
+            // Once it is ready it can run, block, and be linked again.
+            let next = thread.next().load(Ordering::Relaxed);
+            // SAFETY: what `push` has made of it, once.
+            each(unsafe { Arc::from_raw(oldest) });
             oldest = next;
         }
     }

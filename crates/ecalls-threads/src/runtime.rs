@@ -15,7 +15,7 @@ use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
 use crate::page::{ActivationWords, Page};
 use crate::policy::{Policy, Processor, RoundRobin, Why};
-use crate::processor::{Links, Unblocked, Words};
+use crate::processor::{Unblocked, Words};
 use crate::spin::Spin;
 use crate::stack::{Stack, Stacks};
 use crate::status::StatusFile;
@@ -30,7 +30,7 @@ const ACTIVATION_STACK_BYTES: usize = 128 << 10;
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Virtual {
-    pub(crate) unblocked: Unblocked,
+    pub(crate) unblocked: Unblocked<Thread>,
     /// Spares that are runnable and look for themselves: 1, or on its way there.
     pub(crate) looking: AtomicU32,
     /// 1: the spare that has looked rests, because no thread blocks.
@@ -94,15 +94,6 @@ pub(crate) struct Shared {
     live: AtomicU64,
     ids: AtomicU64,
     has_ended: AtomicBool,
-}
-
-impl Links for Shared {
-    fn next(&self, number: u32) -> &AtomicU32 {
-        match self.activation(number) {
-            Some(activation) => &activation.next,
-            None => unreachable!("only activations of this runtime are in its lists"),
-        }
-    }
 }
 
 impl Shared {

@@ -35,6 +35,8 @@ pub(crate) struct Counts {
     /// Written by whoever traces, and by the holder.
     trace_until_ns: AtomicU64,
     turns: AtomicU64,
+    /// Written by whoever came back.
+    pub(crate) unblocked: AtomicU64,
 }
 
 impl Counts {
@@ -301,7 +303,7 @@ mod tests {
         at!(Status, Runtime: version processors activations_max flags begun ended refused);
         at!(Status, Runtime: processor activation name);
         at!(Counts, RuntimeProcessor: switches left told untold reclaimed restarts);
-        at!(Counts, RuntimeProcessor: trace_until_ns turns);
+        at!(Counts, RuntimeProcessor: trace_until_ns turns unblocked);
         at!(Turn, RuntimeTurn: at_ns tid thread);
         at!(Shown, RuntimeActivation: tid state processor thread);
         at!(Name, RuntimeName: thread name);

@@ -7,9 +7,10 @@
 //! the second one a [`heavy_fence`], by which the kernel has every CPU that executes this process
 //! execute a fence (membarrier(2)).
 
+pub(crate) use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::compiler_fence;
 pub(crate) use core::sync::atomic::fence;
-pub(crate) use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use rustix::thread::{MembarrierCommand, membarrier};
 

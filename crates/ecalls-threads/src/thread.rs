@@ -13,12 +13,13 @@ use corosensei::{Coroutine, Yielder};
 use crate::activation::Activation;
 use crate::calls;
 use crate::error::Error;
+use crate::processor::Linked;
 use crate::runtime::Shared;
 use crate::spin::Spin;
 use crate::stack::Stack;
 use crate::status;
 use crate::storage::Block;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::wait::Waiters;
 use crate::word::WaitWord;
 
@@ -29,6 +30,8 @@ pub(crate) enum After {
     Yield,
     /// It waits to be woken.
     Wait,
+    /// It has none: it has blocked, and another activation has the processor now.
+    Unblocked,
 }
 
 pub(crate) type Routine = Coroutine<(), After, (), Stack>;
@@ -42,8 +45,10 @@ pub(crate) struct Thread {
     /// On CLOCK_MONOTONIC, ns; 0: none. A policy may use it.
     pub(crate) deadline_ns: AtomicU64,
     pub(crate) wait: WaitWord,
-    /// The activation that must be restarted to continue it; 0: any activation can.
-    pub(crate) bound: AtomicU32,
+    /// 1: it came back from blocking, and has not been chosen since.
+    pub(crate) is_back: AtomicU32,
+    /// Link of those that came back.
+    next: AtomicPtr<Thread>,
     /// 1: it has ended. Kernel threads outside of the runtime wait for it by futex.
     pub(crate) ended: AtomicU32,
     pub(crate) joiners: Waiters,
@@ -83,7 +88,8 @@ impl Thread {
             priority: AtomicU32::new(0),
             deadline_ns: AtomicU64::new(0),
             wait: WaitWord::new(),
-            bound: AtomicU32::new(0),
+            is_back: AtomicU32::new(0),
+            next: AtomicPtr::new(null_mut()),
             ended: AtomicU32::new(0),
             joiners: Waiters::new(),
             at: AtomicU32::new(0),
@@ -148,6 +154,20 @@ impl Thread {
 
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether the caller, which is this thread, is on its own stack: not in the handler of a
+    /// signal on an alternate one, which is the kernel thread's.
+    pub(crate) fn is_on_its_stack(&self) -> bool {
+        let here = 0_u8;
+        let (low, bytes) = self.stack;
+        (low..low + bytes).contains(&(&raw const here).addr())
+    }
+}
+
+impl Linked for Thread {
+    fn next(&self) -> &AtomicPtr<Self> {
+        &self.next
     }
 }
 
@@ -227,6 +247,7 @@ pub(crate) fn create<T: Send + 'static>(
         if let Some(library) = storage {
             library.end();
         }
+        calls::enter_at_end();
     });
     before(&Current(Arc::clone(&thread)));
     shared.begin();

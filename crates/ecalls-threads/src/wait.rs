@@ -109,7 +109,7 @@ impl Waiters {
         else {
             return self.wait_outside(key, until_ns, for_signals, is_needless);
         };
-        activation.enter();
+        let activation = activation.enter();
         let waiter = Waiter::Thread(Arc::clone(&thread), thread.wait.epoch());
         self.0.lock().push_back((key, waiter.clone()));
         if is_needless() {

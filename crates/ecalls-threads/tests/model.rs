@@ -6,11 +6,13 @@
 #![allow(
     unsafe_code,
     dead_code,
-    reason = "the models use a part of the files, and one of them has an unsafe function"
+    reason = "the models use a part of the files, and two of them have unsafe code"
 )]
 
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence,
+    };
 
     pub(crate) fn light_fence() {
         fence(Ordering::SeqCst);
@@ -53,9 +55,9 @@ use biased::Biased;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use processor::{Links, Unblocked, Words};
+use processor::{Linked, Unblocked, Words};
 use request::Request;
-use sync::{AtomicU32, AtomicU64, Ordering};
+use sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use word::{Notified, WaitWord};
 
 /// Preemptions per run: enough for every known failure of such protocols.
@@ -132,12 +134,22 @@ fn of_two_wakers_one_wakes_a_thread_that_goes_to_wait() {
     });
 }
 
-/// The links of four activations.
-struct Table([AtomicU32; 4]);
+/// A thread that came back.
+struct Thread {
+    number: u32,
+    next: AtomicPtr<Thread>,
+}
 
-impl Links for Table {
-    fn next(&self, number: u32) -> &AtomicU32 {
-        &self.0[number as usize]
+impl Thread {
+    fn new(number: u32) -> std::sync::Arc<Self> {
+        let next = AtomicPtr::new(std::ptr::null_mut());
+        std::sync::Arc::new(Self { number, next })
+    }
+}
+
+impl Linked for Thread {
+    fn next(&self) -> &AtomicPtr<Self> {
+        &self.next
     }
 }
 
@@ -172,56 +184,53 @@ fn a_processor_that_is_free_has_one_taker() {
 }
 
 #[test]
-fn whoever_comes_back_is_restarted_or_has_the_processor() {
+fn whoever_comes_back_is_chosen_or_has_the_processor() {
     model(|| {
         let words = Arc::new(words());
         let unblocked = Arc::new(Unblocked::new());
-        let links = Arc::new(Table(std::array::from_fn(|_| AtomicU32::new(0))));
-        let looks = Arc::new(AtomicU32::new(0));
         // Activation 1 has blocked, 2 has the processor and retires, having found nothing to do.
         words.active.store(2, Ordering::SeqCst);
         let back = {
             let (words, unblocked) = (Arc::clone(&words), Arc::clone(&unblocked));
-            let (links, looks) = (Arc::clone(&links), Arc::clone(&looks));
             thread::spawn(move || {
                 if words.take(1) {
                     return true;
                 }
-                unblocked.push(&*links, 1);
-                sync::light_fence();
-                if words.active() == 0 {
-                    looks.store(1, Ordering::SeqCst); // summons a spare
-                }
-                false
+                // It hands in its thread, and is a spare that looks.
+                words.add_spare();
+                unblocked.push(Thread::new(1));
+                sync::heavy_fence();
+                words.take_as_spare(1)
             })
         };
-        words.retire(0);
+        words.retire();
         sync::heavy_fence();
-        let seen = !unblocked.is_empty();
+        let seen = !unblocked.is_empty() && words.take_as_spare(2);
         let has_it = back.join().unwrap();
-        let summoned = looks.load(Ordering::SeqCst) == 1;
-        assert!(has_it || seen || summoned, "nobody would run activation 1");
+        assert!(has_it || seen, "nobody would run the thread");
+        let mut left = 0;
+        unblocked.take_all(|_| left += 1);
+        assert!(left == 0 || words.spares.load(Ordering::SeqCst) == 1);
     });
 }
 
 #[test]
-fn activations_that_come_back_at_the_same_time_are_all_found() {
+fn threads_that_come_back_at_the_same_time_are_all_found() {
     model(|| {
         let unblocked = Arc::new(Unblocked::new());
-        let links = Arc::new(Table(std::array::from_fn(|_| AtomicU32::new(0))));
         let pushers: Vec<_> = [1, 2]
             .map(|number| {
-                let (unblocked, links) = (Arc::clone(&unblocked), Arc::clone(&links));
-                thread::spawn(move || unblocked.push(&*links, number))
+                let unblocked = Arc::clone(&unblocked);
+                thread::spawn(move || unblocked.push(Thread::new(number)))
             })
             .into_iter()
             .collect();
         let mut found = Vec::new();
-        unblocked.take_all(&*links, |number| found.push(number));
+        unblocked.take_all(|thread| found.push(thread.number));
         pushers
             .into_iter()
             .for_each(|pusher| pusher.join().unwrap());
-        unblocked.take_all(&*links, |number| found.push(number));
+        unblocked.take_all(|thread| found.push(thread.number));
         found.sort_unstable();
         assert_eq!(found, [1, 2]);
     });

@@ -18,6 +18,7 @@ async fn drive(events: &Loop) {
     driven.expect("it ends").expect("it runs");
 }
 
+/// Each step begins when the one before has happened: how long the process waits for a CPU is no matter.
 #[tokio::test]
 async fn loop_and_tasks_take_turns() {
     let events = Loop::new().expect("a loop");
@@ -26,22 +27,27 @@ async fn loop_and_tasks_take_turns() {
         let order = Rc::clone(&order);
         move || order.borrow_mut().push(what)
     };
-    let begin_ns = events.now_ns();
     let (early, late) = (note('1'), note('3'));
     events
-        .submit(timer(begin_ns + 10 * MS), move |_| early())
-        .expect("submitted");
-    events
-        .submit(timer(begin_ns + 150 * MS), move |_| late())
+        .submit(timer(events.now_ns() + 10 * MS), move |_| early())
         .expect("submitted");
     let task = note('2');
+    let waited_for = events.remote();
     let other = async {
-        tokio::time::sleep(Duration::from_millis(60)).await;
+        while order.borrow().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         task();
+        let release_ns = events.now_ns() + 20 * MS;
+        events
+            .submit(timer(release_ns), move |_| late())
+            .expect("submitted");
+        drop(waited_for);
+        release_ns
     };
-    tokio::join!(drive(&events), other);
+    let ((), release_ns) = tokio::join!(drive(&events), other);
     assert_eq!(*order.borrow(), "123");
-    assert!(events.now_ns() >= begin_ns + 150 * MS);
+    assert!(events.now_ns() >= release_ns);
 }
 
 #[tokio::test]

@@ -20,15 +20,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use ::ecode::Compiled;
 use ::ecode::diagnostic::Diagnostics;
 use ::ecode::environment::Environment;
 use ::ecode::run::{Machine, Memory};
-use ::ecode::source::Source;
+use ::ecode::source::Source as Text;
 use ecalls_abi::answer::{
     ANSWER_DROP, ANSWER_PREFIX, ANSWER_REPLY, ANSWER_TIMES, ANSWER_UP, AnswerInput,
 };
 use ecalls_abi::zerocopy::IntoBytes;
-use ecalls_kernel::answer::Answer;
+use ecalls_kernel::answer::{Answer, Holder, Lent};
 use ecalls_kernel::environment::of_result;
 use ecalls_kernel::handler::Handler;
 use ecalls_ring::{Cells, Words};
@@ -42,12 +43,19 @@ use crate::{Error, Result};
 const INPUT: &str = "u32 length; u16 family; u16 remote_port; u8 remote_ip[16]; u8 data[144]";
 const NO_REQUESTS: &str = "a text that answers datagrams says a cell, UP or DROP, and nothing else";
 
+/// Whose the cells are.
 #[derive(Clone, Debug)]
-struct Memories(Arc<Answer>);
+enum Source {
+    Own(Arc<Answer>),
+    Lent(Arc<Lent>),
+}
 
-impl Words for Memories {
+impl Words for Source {
     fn words(&self) -> &[AtomicU64] {
-        self.0.words()
+        match self {
+            Source::Own(answer) => answer.words(),
+            Source::Lent(lent) => lent.words(),
+        }
     }
 }
 
@@ -69,8 +77,8 @@ impl Words for Memories {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Answers {
-    answer: Arc<Answer>,
-    cells: Cells<Memories>,
+    source: Source,
+    cells: Cells<Source>,
     machine: Machine,
     memory: Memory,
     echo: usize,
@@ -87,6 +95,53 @@ fn environment() -> Environment {
     }
 }
 
+fn compile(text: &str) -> Result<(Compiled, Text)> {
+    let source = Text::new("answer", text);
+    let wrong = |told: Diagnostics| Error::Ecode(told.render(&source).trim_end().to_owned());
+    let compiled = ::ecode::compile(&source, &environment()).map_err(wrong)?;
+    Ok((compiled, source))
+}
+
+fn begin(plan: &AnswerPlan<'_>, compiled: &Compiled, text: &Text) -> Result<Answer> {
+    let object = Some(compiled.object.clone());
+    let handler = Handler::new(&compiled.program, object, text.clone())?;
+    Answer::start(plan, &handler)
+}
+
+/// Answers for programs of a user without privileges, one at a time: it has the privileges, and
+/// lends its cells ([`Answers::borrow_at`]). What is answered ends with the borrower, as all cells
+/// are emptied then, and with this.
+#[derive(Debug)]
+pub struct AnswerHolder(Holder);
+
+impl AnswerHolder {
+    /// Compiles the text, begins, and lends to programs of this user.
+    ///
+    /// # Errors
+    /// Those of [`Answers::start`], and [`Error::Invalid`] if another program has the port's name.
+    pub fn start(plan: &AnswerPlan<'_>, text: &str, user: u32) -> Result<AnswerHolder> {
+        let (compiled, source) = compile(text)?;
+        let answer = begin(plan, &compiled, &source)?;
+        Ok(AnswerHolder(Holder::start(answer, plan, text, user)?))
+    }
+
+    /// Whether the interface is gone: then nothing is answered any more.
+    pub fn has_ended(&self) -> bool {
+        !self.0.answer().is_attached()
+    }
+
+    /// What became of all packets that came on the interface.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn counts(&self) -> Result<AnswerCount> {
+        let mut sum = AnswerCount::default();
+        let counts = self.0.answer().counts()?;
+        counts.iter().for_each(|cpu| sum.add(cpu));
+        Ok(sum)
+    }
+}
+
 impl Answers {
     /// Compiles the text and begins to answer: at first nothing, as all cells are empty.
     ///
@@ -96,22 +151,55 @@ impl Answers {
     /// range; [`Error::Unsupported`] on an interface without Ethernet headers or a kernel with
     /// PREEMPT_RT; and what the kernel refuses.
     pub fn start(plan: &AnswerPlan<'_>, text: &str) -> Result<Answers> {
-        let source = Source::new("answer", text);
-        let wrong = |told: Diagnostics| Error::Ecode(told.render(&source).trim_end().to_owned());
-        let compiled = ::ecode::compile(&source, &environment()).map_err(wrong)?;
+        let (compiled, text) = compile(text)?;
+        let own = begin(plan, &compiled, &text)?;
+        Ok(Answers::new(
+            Source::Own(Arc::new(own)),
+            plan.echo,
+            &compiled,
+            &text,
+        ))
+    }
+
+    /// Answers by the cells that a holder lends to this user (`ecalls answer hold`): where, how
+    /// much, and by which text is said by the holder. No privilege is needed. Replies are ready
+    /// until this is dropped or the process ends; a child of fork(2) keeps them ready.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] if no holder has this port in this network namespace, [`Error::Denied`]
+    /// if it lends to another user, [`Error::LimitReached`] if another program has its cells.
+    pub fn borrow_at(port: u16) -> Result<Answers> {
+        let lent = Lent::borrow_at(port)?;
+        let (compiled, text) = compile(&lent.text)?;
+        let echo = lent.echo;
+        Ok(Answers::new(
+            Source::Lent(Arc::new(lent)),
+            echo,
+            &compiled,
+            &text,
+        ))
+    }
+
+    fn new(source: Source, echo: usize, compiled: &Compiled, text: &Text) -> Answers {
         let warnings = compiled.warnings.iter();
-        let warnings = warnings.map(|one| crate::ecode::rendered(one, &source));
-        let warnings = warnings.collect();
-        let handler = Handler::new(&compiled.program, Some(compiled.object), source)?;
-        let answer = Arc::new(Answer::start(plan, &handler)?);
-        Ok(Answers {
-            cells: Cells::new(Memories(Arc::clone(&answer))),
+        let warnings = warnings.map(|one| crate::ecode::rendered(one, text));
+        Answers {
+            cells: Cells::new(source.clone()),
             machine: Machine::new(&compiled.program),
             memory: Memory::new(&compiled.program),
-            answer,
-            echo: plan.echo,
-            warnings,
-        })
+            source,
+            echo,
+            warnings: warnings.collect(),
+        }
+    }
+
+    /// Whether the interface is gone, or the holder has ended whose cells these are: then nothing
+    /// is answered any more.
+    pub fn have_ended(&self) -> bool {
+        match &self.source {
+            Source::Own(answer) => !answer.is_attached(),
+            Source::Lent(lent) => lent.has_ended(),
+        }
     }
 
     /// The compiler's warnings, as text for people.
@@ -184,7 +272,11 @@ impl Answers {
     /// Those of the system.
     pub fn counts(&self) -> Result<AnswerCount> {
         let mut sum = AnswerCount::default();
-        self.answer.counts()?.iter().for_each(|cpu| sum.add(cpu));
+        let counts = match &self.source {
+            Source::Own(answer) => answer.counts(),
+            Source::Lent(lent) => lent.counts(),
+        };
+        counts?.iter().for_each(|cpu| sum.add(cpu));
         Ok(sum)
     }
 }

@@ -196,6 +196,49 @@ fn closed_descriptors_copies_and_other_processes_lose_nothing() {
 }
 
 #[test]
+fn ten_thousand_connections_that_come_and_go_are_each_hinted_and_leave_nothing() {
+    const AT_ONCE: usize = 100;
+    let Some(mut ready) = open() else { return };
+    let (listener, address) = listener("127.0.0.1:0");
+    ready.add(&listener).expect("a socket");
+    let own = listener.as_raw_fd();
+    let mut ended = 0;
+    for _ in 0..100 {
+        let connect = || TcpStream::connect(address).expect("it listens");
+        let clients: Vec<TcpStream> = (0..AT_ONCE).map(|_| connect()).collect();
+        let mut servers = Vec::new();
+        while servers.len() < AT_ONCE {
+            assert!(hinted(&mut ready).contains(&own));
+            while let Ok((server, _)) = listener.accept() {
+                server.set_nonblocking(true).expect("a socket");
+                ready.add(&server).expect("a socket");
+                servers.push(server);
+            }
+        }
+        // The hints of their beginning may tell of their end already.
+        drop(clients);
+        while !servers.is_empty() {
+            for number in hinted(&mut ready) {
+                let at = servers.iter().position(|one| one.as_raw_fd() == number);
+                let is_over = |at: usize| {
+                    let mut server = &servers[at];
+                    matches!(server.read(&mut [0; 9]), Ok(0))
+                };
+                if let Some(at) = at.filter(|at| is_over(*at)) {
+                    servers.swap_remove(at);
+                    ended += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(ended, 100 * AT_ONCE);
+    taken(&mut ready);
+    assert!(!ready.wait(Some(Duration::ZERO)).expect("it looks"));
+    let _client = TcpStream::connect(address).expect("it listens");
+    assert_eq!(hinted(&mut ready), [own]);
+}
+
+#[test]
 fn of_threads_that_share_a_listener_one_is_told_and_rather_one_that_sleeps() {
     const THREADS: usize = 4;
     const CONNECTIONS: u64 = 400;

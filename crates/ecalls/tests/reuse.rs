@@ -68,6 +68,7 @@ fn child() {
             let _subscription = builder.memory(&channel).install().expect("one");
             until_killed();
         }
+        "show its signs of life" => assert_signs_enclose(),
         "register" => {
             let _service = ecalls.register_service(&name, "u64 value", "").expect("it");
             until_killed();
@@ -352,17 +353,24 @@ fn descriptors(target: &str) -> Vec<u32> {
     .collect()
 }
 
+/// Of a process that has opened a core once, so that no number is used again.
+fn assert_signs_enclose() {
+    let lock = ecalls_kernel::lock_path().expect("the usual one");
+    let maps = descriptors("anon_inode:bpf-map");
+    let signs = descriptors(&lock.to_string_lossy());
+    // The largest numbers are copies, which close nothing.
+    let programs = descriptors("anon_inode:bpf-prog");
+    let enclosed =
+        signs.iter().min() < maps.iter().min() && signs.iter().max() > programs.iter().max();
+    assert!(
+        enclosed && !maps.is_empty(),
+        "{signs:?} {maps:?} {programs:?}"
+    );
+}
+
 #[test]
 fn signs_of_life_enclose_all_maps_of_a_core() {
     let Some(_ecalls) = core() else { return };
-    let _alone = alone();
-    let lock = ecalls_kernel::lock_path().expect("the usual one");
-    // Another test may be about to join a core, and have its programs but not its signs yet.
-    harness::wait_until("signs of life enclose the maps and programs", || {
-        let maps = descriptors("anon_inode:bpf-map");
-        let signs = descriptors(&lock.to_string_lossy());
-        // The largest numbers are copies, which close nothing.
-        let programs = descriptors("anon_inode:bpf-prog");
-        signs.iter().min() < maps.iter().min() && signs.iter().max() > programs.iter().max()
-    });
+    let status = start("show its signs of life", "").wait(PATIENCE);
+    assert!(status.success(), "{status}");
 }

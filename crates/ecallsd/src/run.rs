@@ -21,6 +21,8 @@ use caps::CapSet;
 use ecalls_abi::message::MESSAGE_DESCRIPTORS;
 use ecalls_kernel::activation::Host;
 use ecalls_kernel::core::Core;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tracing::{error, warn};
 
@@ -74,6 +76,20 @@ pub enum Error {
     /// The core cannot be loaded.
     #[error("{0}")]
     Core(#[from] ecalls_kernel::Error),
+    /// Other programs have a core, which the daemon needs for itself.
+    #[error(
+        "{}. It is another daemon, or a program that was started while no daemon ran and so has a \
+         core of its own. Stop who has it (`fuser -v {}` names them), and start the daemon before \
+         such programs: then they reach it",
+        holder(*pid),
+        path.display()
+    )]
+    Taken {
+        /// The process that loaded the core.
+        pid: u32,
+        /// The file that they have open.
+        path: PathBuf,
+    },
     /// The sandbox cannot be closed.
     #[error("{0}")]
     Sandbox(#[from] sandbox::Error),
@@ -93,6 +109,19 @@ fn hint(error: &io::Error) -> &'static str {
         io::ErrorKind::AddrInUse => ": another daemon serves there (systemctl stop ecallsd)",
         io::ErrorKind::AlreadyExists => ": something that is no socket is there",
         _ => "",
+    }
+}
+
+/// Who has the core, as far as the daemon's user may see it.
+fn holder(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+    let name = name.map_or_else(|_| String::new(), |name| format!(" ({})", name.trim_end()));
+    let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    match process.map(test_kill_process) {
+        None | Some(Err(Errno::SRCH)) => {
+            format!("the core of process {pid}, which has ended, is used by others that joined it")
+        }
+        Some(_) => format!("process {pid} hosts the core{name}"),
     }
 }
 
@@ -174,7 +203,7 @@ fn host(
         }));
     }
     let (wake, asked) = listen_to_signals().map_err(Error::os("listening to signals"))?;
-    let core = Arc::new(Core::open_for_daemon()?);
+    let core = Arc::new(open_core()?);
     let activations = Host::load()
         .map(Arc::new)
         .map_err(|error| error.to_string());
@@ -228,6 +257,19 @@ fn host(
         }),
         Ok(()) => Ok(()),
     }
+}
+
+fn open_core() -> Result<Core, Error> {
+    Core::open_for_daemon().map_err(|error| match error {
+        ecalls_kernel::Error::Hosted { pid } => match ecalls_kernel::lock_path() {
+            Ok(path) => Error::Taken {
+                pid,
+                path: path.to_owned(),
+            },
+            Err(error) => Error::Core(error),
+        },
+        other => Error::Core(other),
+    })
 }
 
 fn enter_sandbox(args: &Args, config: &Config, config_path: &Path) -> Result<(), Error> {

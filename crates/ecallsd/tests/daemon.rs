@@ -678,6 +678,29 @@ fn a_second_daemon_is_refused_and_the_first_goes_on() {
 }
 
 #[test]
+fn a_daemon_that_finds_a_core_says_who_has_it() {
+    let Some(mut daemon) = daemon("") else { return };
+    daemon.stop();
+    let core = ecalls_kernel::core::Core::open().unwrap();
+    let config = daemon.folder().join("ecallsd.toml");
+    let refused = limit::output(&mut command(&config), PATIENCE);
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let says = [
+        &format!("process {} hosts the core", std::process::id())[..],
+        "started while no daemon ran",
+        "fuser -v /run/ecalls",
+    ];
+    assert!(!refused.status.success(), "{told}");
+    assert!(says.iter().all(|one| told.contains(one)), "{told}");
+    drop(core);
+    let mut next = Running::start(command(&config).stderr(std::process::Stdio::null()));
+    wait_until("it serves", || {
+        Client::connect(daemon.folder()).is_some_and(|client| client.hello().is_ok())
+    });
+    next.kill(PATIENCE);
+}
+
+#[test]
 fn limits_are_reloaded_and_a_mistake_changes_nothing() {
     let Some(mut daemon) = daemon("[limits]\nchannels = 1") else {
         return;

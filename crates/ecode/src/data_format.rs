@@ -112,6 +112,28 @@ pub fn parse_format(text: &str) -> Result<Vec<FormatField>, String> {
     Ok(all)
 }
 
+/// Bytes of the data that a format describes. `None`: it is none, or describes nothing.
+pub fn bytes(text: &str) -> Option<u32> {
+    parse_format(text)
+        .ok()?
+        .iter()
+        .try_fold(0u32, |end, field| {
+            let size = u32::from(field.size);
+            let bytes = size.checked_mul(field.count.unwrap_or(1))?;
+            end.checked_next_multiple_of(size)?.checked_add(bytes)
+        })
+}
+
+/// Whether two formats describe the same data: texts may differ in spaces and in a last semicolon.
+pub fn is_same(one: &str, other: &str) -> bool {
+    let parse = |text: &str| {
+        fields(text)
+            .map(FormatField::parse)
+            .collect::<Option<Vec<_>>>()
+    };
+    parse(one).is_some_and(|fields| Some(fields) == parse(other))
+}
+
 /// The format of a text's `output`, which becomes the data of its events. A format has no structs
 /// and no arrays of arrays: `load` of `cpu[1]` becomes `cpu_1_load`. `None` without an output, or
 /// when that has more than `most` bytes.
@@ -238,6 +260,29 @@ mod tests {
             assert!(parse_format(text).is_err(), "{text}");
         }
         assert!(parse_format("u8 pad[3]; u8 pad").is_ok());
+    }
+
+    #[test]
+    fn bytes_of_a_format_are_those_to_the_end_of_its_last_field() {
+        for (text, expected) in [
+            ("u8 a", Some(1)),
+            ("u8 a; u64 b", Some(16)),
+            ("u64 b; u8 a;", Some(9)),
+            ("u8 a; char name[16]; u16 c", Some(20)),
+            ("", None),
+            ("u7 a", None),
+        ] {
+            assert_eq!(bytes(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn formats_with_the_same_fields_are_the_same() {
+        assert!(is_same("u8 a; u64 b", " u8  a;u64 b; "));
+        assert!(is_same("", ""));
+        assert!(!is_same("u8 a; u64 b", "u8 a; u64 c"));
+        assert!(!is_same("u64 a", "u32 a; u32 b"));
+        assert!(!is_same("u7 a", "u7 a"));
     }
 
     /// The output of a text, as its format says it.

@@ -4,6 +4,9 @@
 //! executes it on a [`Memory`], which holds what a program sees and leaves: the event, the frame,
 //! the state. A run allocates nothing and cannot panic; whatever it does ends by the fuel.
 //!
+//! [`Machine::of`] executes another [`Engine`] made of the same program: the crate `ecode-native`
+//! makes machine code. [`Layout`] says where in the memory it finds what.
+//!
 //! ```
 //! # use ecode::{ir, run};
 //! # let program = ir::Program::default();
@@ -16,8 +19,9 @@
 
 mod code;
 mod flatten;
+mod interpreter;
 mod machine;
 mod memory;
 
-pub use machine::Machine;
-pub use memory::{Effect, Memory};
+pub use machine::{Ended, Engine, Machine};
+pub use memory::{Effect, Layout, Memory};

@@ -5,7 +5,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "the words of the runtime lie in the memory of the C side"
+    reason = "the words of the runtime lie in the memory of the C side, and its list has pointers"
 )]
 
 #[path = "../../../crates/ecalls-threads/src/processor.rs"]
@@ -13,17 +13,18 @@
 mod processor;
 
 mod sync {
-    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 }
 
 use std::cell::UnsafeCell;
-use std::collections::VecDeque;
+use std::ptr::null_mut;
+use std::sync::Arc;
 
 use algorithms::full;
 use ecalls_abi::activation::{ACTIVATIONS_MAX, Activation, Activations, PROCESSORS_MAX, Processor};
-use processor::{Links, Unblocked, Words};
+use processor::{Linked, Unblocked, Words};
 use proptest::prelude::*;
-use sync::{AtomicU32, Ordering};
+use sync::{AtomicPtr, Ordering};
 
 /// Aligned as a page is.
 #[repr(C, align(64))]
@@ -85,8 +86,6 @@ enum State {
     Faults,
     /// Its thread came back, and has not reached a scheduling point.
     Returned { told: bool },
-    /// It waits until it is chosen.
-    Unblocked,
 }
 
 #[derive(Debug)]
@@ -95,19 +94,12 @@ struct One {
     processor: usize,
 }
 
-/// A thread that is ready.
-#[derive(Clone, Copy, Debug)]
-enum Ready {
-    Thread,
-    /// One that is bound to an activation.
-    Bound(u32),
-}
+/// A thread that came back.
+struct Thread(AtomicPtr<Thread>);
 
-struct Next(Vec<AtomicU32>);
-
-impl Links for Next {
-    fn next(&self, number: u32) -> &AtomicU32 {
-        &self.0[number as usize]
+impl Linked for Thread {
+    fn next(&self) -> &AtomicPtr<Self> {
+        &self.0
     }
 }
 
@@ -115,9 +107,9 @@ struct Machine {
     page: Page,
     /// By number; 0 is nobody.
     all: Vec<One>,
-    unblocked: Vec<Unblocked>,
-    next: Next,
-    ready: VecDeque<Ready>,
+    unblocked: Vec<Unblocked<Thread>>,
+    /// Threads that are ready.
+    ready: usize,
     /// Blocks of a thread whose activation had the processor.
     blocks: u64,
     /// Steps for which threads may still block.
@@ -148,8 +140,7 @@ impl Machine {
         Self {
             page,
             unblocked: (0..processors).map(|_| Unblocked::new()).collect(),
-            next: Next((0..=activations).map(|_| AtomicU32::new(0)).collect()),
-            ready: (0..activations).map(|_| Ready::Thread).collect(),
+            ready: activations,
             all,
             blocks: 0,
             blocks_left,
@@ -180,8 +171,7 @@ impl Machine {
         let words = self.page.words(processor);
         let state = match self.all[number].state {
             State::Spare => {
-                let has_work =
-                    !self.ready.is_empty() || self.unblocked.iter().any(|list| !list.is_empty());
+                let has_work = self.ready > 0 || self.unblocked.iter().any(|list| !list.is_empty());
                 match has_work && words.take_as_spare(me) {
                     true => State::Schedules,
                     false => State::Spare,
@@ -204,7 +194,7 @@ impl Machine {
                 assert_eq!(words.active(), me, "who runs has the processor");
                 // The thread yields, or has ended.
                 if self.blocks_left > 0 {
-                    self.ready.push_back(Ready::Thread);
+                    self.ready += 1;
                 }
                 State::Schedules
             }
@@ -220,11 +210,12 @@ impl Machine {
                     self.lock(number, 0);
                     State::Runs
                 } else {
-                    self.unblocked[processor].push(&self.next, me);
-                    State::Unblocked
+                    words.add_spare();
+                    let thread = Arc::new(Thread(AtomicPtr::new(null_mut())));
+                    self.unblocked[processor].push(thread);
+                    State::Spare
                 }
             }
-            State::Unblocked => State::Unblocked,
         };
         self.all[number].state = state;
     }
@@ -232,28 +223,15 @@ impl Machine {
     fn schedule(&mut self, number: usize) -> State {
         let processor = self.all[number].processor;
         for list in &self.unblocked {
-            list.take_all(&self.next, |back| self.ready.push_back(Ready::Bound(back)));
+            list.take_all(|_| self.ready += 1);
         }
-        let words = self.page.words(processor);
-        match self.ready.pop_front() {
-            Some(Ready::Thread) => {
-                self.lock(number, 0);
-                State::Runs
-            }
-            Some(Ready::Bound(other)) => {
-                let index = other as usize;
-                assert_eq!(self.all[index].state, State::Unblocked);
-                self.all[index].processor = processor;
-                self.lock(index, 0);
-                words.retire(other);
-                self.all[index].state = State::Runs;
-                State::Spare
-            }
-            None => {
-                words.retire(0);
-                State::Spare
-            }
+        if self.ready == 0 {
+            self.page.words(processor).retire();
+            return State::Spare;
         }
+        self.ready -= 1;
+        self.lock(number, 0);
+        State::Runs
     }
 
     /// Whether an activation has its processor, as far as it knows itself.
@@ -261,7 +239,7 @@ impl Machine {
         match self.all[number].state {
             State::Schedules | State::Runs | State::Faults => true,
             State::Blocked { told } | State::Returned { told } => !told,
-            State::Spare | State::Unblocked => false,
+            State::Spare => false,
         }
     }
 
@@ -305,7 +283,7 @@ impl Machine {
         }
         let all_wait = self.all.iter().skip(1).all(|one| one.state == State::Spare);
         assert!(
-            all_wait && self.ready.is_empty(),
+            all_wait && self.ready == 0,
             "{:?} {:?}",
             self.all,
             self.ready

@@ -201,12 +201,17 @@ impl Way for User {
     }
 
     fn load<'w>(&'w self, program: &Program) -> Option<Box<dyn Loaded + 'w>> {
-        Some(Box::new(UserProgram {
-            machine: Machine::new(program),
-            memory: Memory::new(program),
-            program: program.clone(),
-        }))
+        Some(in_user_space(Machine::new(program), program))
     }
+}
+
+/// A program in a machine of any kind.
+pub fn in_user_space(machine: Machine, program: &Program) -> Box<dyn Loaded> {
+    Box::new(UserProgram {
+        machine,
+        memory: Memory::new(program),
+        program: program.clone(),
+    })
 }
 
 struct UserProgram {

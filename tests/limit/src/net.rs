@@ -1,8 +1,11 @@
 //! Network namespaces: each is that of a process that sleeps, and ends with it.
 
-use std::fs::read_link;
+use std::fs::{File, read_link};
+use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::{LOOK_AGAIN, Running, ended};
 
@@ -31,6 +34,50 @@ impl Net {
         }
         net.ip("link set lo up");
         net
+    }
+
+    /// Two of them with a cable between, whose ends are `eth` with the addresses 10.9.0.1 and .2.
+    /// `None`: this kernel has no cables (veth).
+    ///
+    /// # Panics
+    /// Without root.
+    pub fn pair() -> Option<(Net, Net)> {
+        let (one, other) = (Net::start(), Net::start());
+        let cable = format!("link add eth type veth peer name eth netns {}", other.id());
+        if !one.accepts(&cable) {
+            eprintln!("skipped: this kernel has no veth");
+            return None;
+        }
+        for (net, number) in [(&one, 1), (&other, 2)] {
+            net.ip(&format!("addr add 10.9.0.{number}/24 dev eth"));
+            net.ip("link set eth up");
+        }
+        Some((one, other))
+    }
+
+    /// Moves the calling thread into it, and what the thread starts from now on.
+    ///
+    /// # Panics
+    /// Without root.
+    pub fn enter(&self) {
+        let file = File::open(format!("/proc/{}/ns/net", self.id())).expect("it lives");
+        let moved = move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network));
+        moved.expect("root may");
+    }
+
+    /// Runs `work` on a thread in it.
+    ///
+    /// # Panics
+    /// As `work` does.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                self.enter();
+                work()
+            });
+            let ended = thread.join();
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     /// Its process.

@@ -238,6 +238,7 @@ impl Machine {
         if thread.state != State::Asleep(sleep) {
             return;
         }
+        thread.figures.wakes += 1;
         self.go_to_idle(number);
         let thread = &mut self.threads[number];
         let cpu = thread.cpu;
@@ -420,7 +421,7 @@ impl Machine {
         let thread = &mut self.threads[number];
         thread.state = State::Waiting;
         if thread.entity == NOBODY {
-            thread.plain.vtime = processor.policy.plain.vtime;
+            thread.plain = processor.policy.plain;
             self.enqueue(number);
             if may_be_next {
                 self.note_next(number, false);
@@ -672,7 +673,7 @@ impl Machine {
         processor.generation += 1;
         let thread = &mut self.threads[number];
         if thread.entity == NOBODY {
-            thread.plain.vtime = processor.policy.plain.vtime;
+            thread.plain = processor.policy.plain;
         }
         number
     }

@@ -121,6 +121,8 @@ pub struct Plain {
     pub vtime: u64,
     pub weight: u32,
     pub group: u32,
+    pub brief: u32,
+    pub pad: u32,
 }
 
 #[repr(C)]
@@ -196,6 +198,8 @@ pub struct Raw {
     pub vtime: u64,
     pub owed: u64,
     pub woke: u64,
+    pub kept: u64,
+    pub kept_ns: u64,
     pub quotas: u64,
     pub yields: u64,
     pub queued_vtime: u64,
@@ -250,6 +254,8 @@ impl Raw {
             vtime: 0,
             owed: 0,
             woke: 0,
+            kept: 0,
+            kept_ns: 0,
             quotas: 0,
             yields: 0,
             queued_vtime: 0,

@@ -60,6 +60,8 @@ pub struct Figures {
     pub ran_ns: u64,
     /// Times it was given the CPU.
     pub turns: u64,
+    /// Times it woke.
+    pub wakes: u64,
     /// Longest time it waited for the CPU.
     pub waited_ns_max: u64,
     /// Times between the release of each timer and its dispatch, by the script.
@@ -175,6 +177,7 @@ impl Thread {
                 vtime: 0,
                 weight: spec.weight,
                 group: NOBODY,
+                ..Plain::default()
             },
             left_ns: 0,
             since_ns: 0,

@@ -17,6 +17,7 @@ fn plain(vtime: u64) -> Plain {
         vtime,
         weight: 100,
         group: NOBODY,
+        ..Plain::default()
     }
 }
 

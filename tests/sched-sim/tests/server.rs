@@ -123,6 +123,7 @@ fn plain() -> Plain {
         vtime: 0,
         weight: 100,
         group: NOBODY,
+        ..Plain::default()
     }
 }
 

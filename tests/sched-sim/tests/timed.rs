@@ -26,6 +26,7 @@ fn beside_hog(ahead: u64) -> (Cpu, u32, u64) {
         vtime: 0,
         weight: 100,
         group: NOBODY,
+        ..Plain::default()
     };
     cpu.start(PLAIN, Some(&hog), ahead);
     (cpu, timed, ahead)
@@ -102,6 +103,7 @@ fn go(cpu: &mut Cpu, now: u64) -> u32 {
         vtime: cpu.plain.vtime,
         weight: 100,
         group: NOBODY,
+        ..Plain::default()
     };
     let count = u64::from(cpu.running != PLAIN);
     let vtime = hog.vtime;
@@ -189,6 +191,7 @@ fn woken(slept: u64) -> [bool; 2] {
         vtime: 0,
         weight: 100,
         group: NOBODY,
+        ..Plain::default()
     };
     cpu.choose(begin, &queue);
     cpu.ready_plain(&mut plain, now);

@@ -67,6 +67,7 @@ impl Slots {
             vtime: 0,
             weight: 100,
             group: NOBODY,
+            ..Plain::default()
         };
         self.cpu.ready_plain(&mut plain, self.slot * MS);
         self.best_effort = Some(plain);

@@ -76,6 +76,8 @@ pub(crate) const STRUCTS: &[Struct] = &[
         length family remote_port remote_ip data]),
     describe!("ecalls_answer_count", answer::AnswerCount, [
         answered dropped passed unproven failed up empty torn other too_long limited unsent]),
+    describe!("ecalls_answer_lease", answer::AnswerLease, [
+        version cells echo_bytes text_bytes]),
     describe!("ecalls_lost", channel::Lost, [late dropped filtered pad]),
     describe!("ecalls_channel", channel::Channel, [
         state id owner uid layout capacity slot_use defer owner_start delay_ns user width]),
@@ -131,7 +133,8 @@ pub(crate) const STRUCTS: &[Struct] = &[
     describe!("ecalls_readiness", ready::Readiness, [flag sleeping hints wakes pad word]),
     describe!("ecalls_ready_call", ready::ReadyCall, [key row number]),
     describe!("ecalls_runtime_processor", runtime::RuntimeProcessor, [
-        switches left told untold reclaimed restarts trace_until_ns turns pad]),
+        switches left told untold reclaimed restarts trace_until_ns turns unblocked
+        pad]),
     describe!("ecalls_runtime_activation", runtime::RuntimeActivation, [
         tid state processor thread]),
     describe!("ecalls_runtime_name", runtime::RuntimeName, [thread name]),
@@ -188,7 +191,8 @@ pub(crate) const STRUCTS: &[Struct] = &[
         magic version size channel host epoch sequence format request sinks left_ns kind r#type
         priority attributes number value]),
     describe!("ecalls_lane_channel", lane::LaneChannel, [
-        id format host epoch sinks out owner_start owner uid service way]),
+        id format host epoch sinks out owner_start owner uid service way data_max
+        pad]),
     describe!("ecalls_lane_count", lane::LaneCount, [frames raised refused]),
     describe!("ecalls_lane_key", lane::LaneKey, [channel host]),
     describe!("ecalls_window", lane::Window, [
@@ -197,6 +201,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
     describe!("ecalls_sink", sink::Sink, [sent failed address source interface family member pad]),
     describe!("ecalls_lane_out", sink::LaneOut, [
         events none filtered refused fanned frames sent late gone failed fault]),
+    describe!("ecalls_lane_share", sink::LaneShare, [put taken]),
     describe!("ecalls_sink_told", sink::SinkTold, [id told_ns value]),
     describe!("ecalls_relay_message", relay::RelayMessage, [
         version kind size reason host format address pad]),

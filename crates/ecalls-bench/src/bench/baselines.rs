@@ -1,13 +1,17 @@
-//! Notification between two threads by the kernel's own means: round trips between threads on two
-//! processors, each asleep until the other one writes.
+//! Notification between two threads on two processors without this project: round trips by the
+//! kernel's own means, in which each thread is asleep until the other one writes, and a message in
+//! shared memory that the other thread looks for.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::{read, write};
 use rustix::pipe::pipe;
 
 use super::Bench;
+use super::readers::{AWAKE, look};
 use super::timing::{Effort, MEDIAN, Value, os, silent};
 use crate::exit::{Failure, Outcome};
 
@@ -15,13 +19,17 @@ use crate::exit::{Failure, Outcome};
 const ROUNDS: u32 = 1000;
 /// A thread that waits for longer gives up.
 const PATIENCE: Timespec = Timespec {
-    tv_sec: 2,
+    tv_sec: 10,
     tv_nsec: 0,
 };
 
-/// Measures both rows.
+/// Measures all three rows.
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Value>, Failure> {
-    Ok(vec![eventfd_epoll(bench.effort)?, pipes(bench.effort)?])
+    Ok(vec![
+        eventfd_epoll(bench.effort)?,
+        pipes(bench.effort)?,
+        sent(bench.effort)?,
+    ])
 }
 
 /// One end of a pair of eventfds: notifies the other end, and waits for a notification.
@@ -122,4 +130,29 @@ pub(crate) fn pipes(effort: Effort) -> Result<Value, Failure> {
     )?;
     let what = "round trip between two threads by two pipes, asleep in read";
     Ok(Value::ns("pipe", value, MEDIAN, what))
+}
+
+/// One way through a channel of the standard library to a thread that looks.
+fn sent(effort: Effort) -> Result<Value, Failure> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    // How long ago a message was sent when it was seen, ns; 0: not yet.
+    let seen_ns = &AtomicU64::new(0);
+    let value = effort.best_median_of_two(
+        AWAKE,
+        || {
+            seen_ns.store(0, Ordering::Relaxed);
+            // The receiver is dropped when its thread gives up.
+            let sent = sender.send(ecalls::now_ns());
+            sent.map_err(|_| silent("a place in a channel"))?;
+            look(|| Some(seen_ns.load(Ordering::Acquire)).filter(|ns| *ns != 0))
+        },
+        move || {
+            let sent_ns = look(|| receiver.try_recv().ok())?;
+            let ns = ecalls::now_ns().saturating_sub(sent_ns);
+            seen_ns.store(ns.max(1), Ordering::Release);
+            Ok(())
+        },
+    )?;
+    let what = "one way: sent through std::sync::mpsc to seen by a thread that looks, on another";
+    Ok(Value::ns("mpsc", value, MEDIAN, what))
 }

@@ -30,6 +30,7 @@ use super::network::{self, ip};
 use super::rows::Section;
 use super::timing::{Effort, MEAN, Value, silent};
 use crate::exit::{Failure, Outcome};
+pub(super) use web::net;
 
 /// Our end of the cable, and the other one.
 const NEAR: &str = "ecb0";

@@ -1,9 +1,11 @@
 //! The rows of `ecalls bench ecode`.
 //!
 //! - [`start`]: the time from a text to a handler that runs in the kernel;
-//! - [`cost`]: the cost per event, beside the same handler in C.
+//! - [`cost`]: the cost per event, beside the same handler in C;
+//! - [`native`]: a call in user space as machine code, beside the same handler in C.
 
 pub(super) mod cost;
+pub(super) mod native;
 pub(super) mod start;
 
 use super::rows::Section;
@@ -29,5 +31,10 @@ pub(crate) const SECTIONS: &[Section] = &[
         rows: cost::ROWS,
         slow: false,
         measure: cost::measure,
+    },
+    Section {
+        rows: native::ROWS,
+        slow: false,
+        measure: native::measure,
     },
 ];

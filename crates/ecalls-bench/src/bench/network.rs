@@ -1,9 +1,13 @@
 //! A network of one's own: a measurement that lays cables or changes settings disturbs nobody.
 
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use super::timing::os;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::timing::{os, silent};
 use crate::exit::{Code, Failure, Outcome};
 
 /// Set in the process that has a network of its own.
@@ -44,4 +48,21 @@ pub(super) fn ip(arguments: &str) -> Outcome {
             ),
         )),
     }
+}
+
+/// Does something in the network of that process, by a thread that is there.
+pub(super) fn within<T: Send>(
+    pid: u32,
+    does: impl FnOnce() -> Result<T, Failure> + Send,
+) -> Result<T, Failure> {
+    let enter = || {
+        let file = File::open(format!("/proc/{pid}/ns/net"))?;
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|error| os("entering a network", error))?;
+        does()
+    };
+    std::thread::scope(|scope| {
+        let done = scope.spawn(enter).join();
+        done.map_err(|_| silent("what a thread did in another network"))?
+    })
 }

@@ -15,10 +15,10 @@ use super::timing::{Effort, MEDIAN, Value, on_two_cpus, os, silent};
 use crate::exit::{Failure, Outcome};
 
 /// Events of one batch for readers that poll, and for readers that sleep.
-const AWAKE: u32 = 5000;
+pub(crate) const AWAKE: u32 = 5000;
 const ASLEEP: u32 = 1000;
 /// A reader that waits for longer gives up.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Polls of an empty ring between two checks of the clock.
 const LOOKS: u32 = 10_000;
 /// Capacity of the ring, which is also the number of events of a producer's run and of a batch.
@@ -63,7 +63,7 @@ pub(crate) fn awake(ecalls: &Ecalls, effort: Effort) -> Result<Value, Failure> {
 }
 
 /// Calls `found` until it returns a value.
-fn look<T>(mut found: impl FnMut() -> Option<T>) -> Result<T, Failure> {
+pub(crate) fn look<T>(mut found: impl FnMut() -> Option<T>) -> Result<T, Failure> {
     let start_ns = now_ns();
     let patience_ns = PATIENCE.as_nanos();
     while u128::from(now_ns() - start_ns) < patience_ns {

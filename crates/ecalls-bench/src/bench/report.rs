@@ -94,11 +94,21 @@ impl Report {
             .filter(|value| self.wanted.contains(&value.row))
     }
 
-    /// The rows beyond their gates, with ratio and gate.
-    pub(crate) fn missed(&self) -> Vec<String> {
+    /// The rows that are beyond their gates, with their ratios.
+    fn beyond(&self) -> impl Iterator<Item = (&'static Goal, f64)> {
         self.wanted_values()
             .filter_map(|value| Some((goals::goal_of(value.row)?, self.ratio(value)?)))
             .filter(|(goal, ratio)| goal.verdict(*ratio) == Verdict::Missed)
+    }
+
+    /// The rows that are beyond their gates.
+    pub(crate) fn missed_rows(&self) -> Vec<&'static str> {
+        self.beyond().map(|(goal, _)| goal.row).collect()
+    }
+
+    /// The rows that are beyond their gates, as a message names them.
+    pub(crate) fn missed(&self) -> Vec<String> {
+        self.beyond()
             .map(|(goal, ratio)| format!("{} ({ratio:.4} > {:.4})", goal.row, goal.gate()))
             .collect()
     }

@@ -70,7 +70,7 @@ const SECTIONS: &[Section] = &[
         measure: kernel::handlers,
     },
     Section {
-        rows: &["eventfd_epoll", "pipe"],
+        rows: &["eventfd_epoll", "pipe", "mpsc"],
         slow: false,
         measure: baselines::measure,
     },

@@ -129,6 +129,11 @@ impl Effort {
         batches: 5,
         divisor: 1,
     };
+    /// For a verdict on each row, which needs further passes only if the machine was busy.
+    pub(crate) const CHECK: Effort = Effort {
+        passes: 8,
+        ..Effort::FULL
+    };
     /// For a quick estimate beside other work.
     pub(crate) const SHORT: Effort = Effort {
         passes: 1,

@@ -4,17 +4,20 @@
 //! - `fig6` and `fig7`: replies per second and their times for a small page, with examples/web in
 //!   each of its modes, beside 0, 1,000 and 5,000 idle connections;
 //! - `fig9` and `fig10`: the same for a costly page, without and with the guard, and beside it what
-//!   stock Linux has: backlogs that are set by hand, `tcp_abort_on_overflow`, TCP_DEFER_ACCEPT;
+//!   stock Linux has: backlogs that are set by hand, `tcp_abort_on_overflow`, TCP_DEFER_ACCEPT, and
+//!   a limit of the server's own (`maxconn`);
 //! - `file`: a small file under light load, beside servers that others wrote;
 //! - `answer_hit`, `answer_miss`: a cache over UDP, whose hot keys the kernel answers ([`answer`]).
 //!
 //! A run gives both figures of a pair: each is printed as an object of its own. Loads are relative
 //! to what the server has time for, which the processor time of a request under light load tells.
 //!
-//! - [`stage`]: server, guard and clients of one run; [`load`]: the clients;
+//! - [`stage`]: server, guard and clients of one run; [`load`]: the clients; [`httperf`]: those of
+//!   the papers, beside them;
 //! - [`plot`]: the four figures as a drawing.
 
 mod answer;
+mod httperf;
 mod load;
 mod plot;
 mod stage;
@@ -25,7 +28,7 @@ use serde::Serialize;
 
 use super::{is_wanted, network, timing};
 use crate::exit::{Code, Failure, Outcome};
-use crate::output::{Output, Table};
+use crate::output::{Output, Table, note};
 use crate::stop::Stop;
 pub(crate) use load::{Clients, SUBCOMMAND as CLIENTS_PART, run as clients_part};
 pub(crate) use stage::SERVER as SERVER_PART;
@@ -63,12 +66,16 @@ struct Run {
     mode: &'static str,
     path: &'static str,
     backlog: i32,
+    /// Connections that the server accepts at a time (HAProxy's `maxconn`).
+    connections: u32,
     idle: u32,
     guard: Option<Mode>,
     /// `tcp_abort_on_overflow`.
     aborts: bool,
     /// TCP_DEFER_ACCEPT.
     defers: bool,
+    /// `ours`, or `httperf`.
+    clients: &'static str,
 }
 
 const WEB: Run = Run {
@@ -77,17 +84,18 @@ const WEB: Run = Run {
     mode: "epoll",
     path: SMALL,
     backlog: LONG,
+    connections: 20_000,
     idle: 0,
     guard: None,
     aborts: false,
     defers: false,
+    clients: "ours",
 };
 
 /// How much is measured.
 struct Effort {
     seconds: f64,
-    /// Of the caches.
-    rounds: usize,
+    answer: answer::Effort,
     /// Loads relative to what the server has time for.
     small: &'static [f64],
     costly: &'static [f64],
@@ -99,7 +107,11 @@ struct Effort {
 
 const FULL: Effort = Effort {
     seconds: 3.0,
-    rounds: 5,
+    answer: answer::Effort {
+        rounds: 5,
+        seconds: 1.0,
+        under_way: &[1, 16, 64],
+    },
     small: &[0.3, 1.0, 3.0],
     costly: &[0.5, 1.0, 2.0, 4.0],
     idle: &[0, 1000, 5000],
@@ -109,7 +121,11 @@ const FULL: Effort = Effort {
 /// What `--check` needs.
 const CHECKED: Effort = Effort {
     seconds: 3.0,
-    rounds: 1,
+    answer: answer::Effort {
+        rounds: 1,
+        seconds: 0.6,
+        under_way: &[1, 16],
+    },
     small: &[0.3],
     costly: &[3.0],
     idle: &[5000],
@@ -118,7 +134,11 @@ const CHECKED: Effort = Effort {
 };
 const QUICK: Effort = Effort {
     seconds: 1.2,
-    rounds: 1,
+    answer: answer::Effort {
+        rounds: 1,
+        seconds: 0.1,
+        under_way: &[1, 16],
+    },
     small: &[0.5],
     costly: &[2.0],
     idle: &[0, 50],
@@ -135,6 +155,7 @@ struct Line {
     offered_per_s: f64,
     idle: u32,
     guard: &'static str,
+    clients: &'static str,
     replies_per_s: f64,
     refused_per_s: f64,
     /// null: there was no reply.
@@ -143,6 +164,10 @@ struct Line {
     cpu_us_per_request: Option<f64>,
     /// null: perf is not there to count them.
     calls_per_request: Option<f64>,
+    /// Requests that wait for their replies at any time; null: they come regardless of that.
+    under_way: Option<u16>,
+    /// The part of the time in which the server could have run and did not.
+    kept_from: f64,
 }
 
 /// Measures and prints.
@@ -196,7 +221,7 @@ pub(super) fn run(args: &BenchArguments) -> Outcome {
         }
     }
     if answer::ROWS.iter().any(|row| wanted(row)) {
-        let found = answer::lines(&stage, effort.seconds / 2.0, effort.rounds)?;
+        let found = answer::lines(&stage, effort.answer)?;
         for line in found.into_iter().filter(|line| wanted(line.row)) {
             if out.is_json() {
                 out.object(&line)?;
@@ -230,7 +255,25 @@ fn small(effort: &Effort) -> Vec<Run> {
             });
         }
     }
+    runs.extend(by_httperf(effort, &runs, |run| run.idle == 0));
     runs
+}
+
+/// The same runs again, as far as they are of that kind, with the papers' clients.
+fn by_httperf(effort: &Effort, runs: &[Run], is_wanted: fn(&Run) -> bool) -> Vec<Run> {
+    if !effort.has_peers {
+        return Vec::new();
+    }
+    if !httperf::is_there() {
+        note("not measured: httperf is not installed");
+        return Vec::new();
+    }
+    let runs = runs.iter().filter(|run| is_wanted(run));
+    runs.map(|run| Run {
+        clients: "httperf",
+        ..*run
+    })
+    .collect()
 }
 
 /// Below what the clients have time for.
@@ -265,6 +308,12 @@ fn costly(effort: &Effort) -> Vec<Run> {
         guard: Some(mode),
         ..web
     };
+    let limited = |mode, connections, guard| Run {
+        mode,
+        connections,
+        guard,
+        ..web
+    };
     let guards = [Mode::Drop, Mode::Refuse, Mode::Sorry].map(guarded);
     let mut runs = vec![web];
     runs.extend(guards);
@@ -281,8 +330,12 @@ fn costly(effort: &Effort) -> Vec<Run> {
                 defers: true,
                 ..by_hand("defer_accept", LONG)
             },
+            limited("maxconn 16", 16, None),
+            limited("maxconn 16", 16, Some(Mode::Refuse)),
+            limited("maxconn 4", 4, None),
         ]);
     }
+    runs.extend(by_httperf(effort, &runs, |_| true));
     runs
 }
 
@@ -360,12 +413,15 @@ fn line(row: &'static str, run: &Run, found: &Found) -> Line {
         offered_per_s: answers.due_per_s,
         idle: run.idle,
         guard: stage::name(run.guard),
+        clients: run.clients,
         replies_per_s: answers.replies_per_s,
         refused_per_s: answers.refused_per_s,
         p50_ms: answers.p50_ms,
         p99_ms: answers.p99_ms,
         cpu_us_per_request: found.cpu_us_per_request,
         calls_per_request: found.calls_per_request,
+        under_way: None,
+        kept_from: found.kept_from,
     }
 }
 
@@ -376,12 +432,15 @@ fn print(out: &mut Output, lines: &[Line], wanted: impl Fn(&str) -> bool) -> Out
         "mode",
         ">idle",
         "guard",
+        "clients",
         ">offered/s",
         ">replies/s",
         ">p50 ms",
         ">p99 ms",
         ">cpu us",
         ">calls",
+        ">under way",
+        ">kept from",
     ]);
     let number = |value: Option<f64>| match value {
         None => "-".to_owned(),
@@ -395,12 +454,16 @@ fn print(out: &mut Output, lines: &[Line], wanted: impl Fn(&str) -> bool) -> Out
             line.mode.to_owned(),
             line.idle.to_string(),
             line.guard.to_owned(),
+            line.clients.to_owned(),
             format!("{:.0}", line.offered_per_s),
             format!("{:.0}", line.replies_per_s),
             number(line.p50_ms),
             number(line.p99_ms),
             number(line.cpu_us_per_request),
             number(line.calls_per_request),
+            line.under_way
+                .map_or("-".to_owned(), |many| many.to_string()),
+            format!("{:.2}", line.kept_from),
         ]);
     }
     out.table(&table)
@@ -469,12 +532,15 @@ mod tests {
             offered_per_s: 100.0,
             idle: 0,
             guard,
+            clients: "ours",
             replies_per_s: value,
             refused_per_s: 0.0,
             p50_ms: Some(1.0),
             p99_ms: None,
             cpu_us_per_request: Some(value),
             calls_per_request: None,
+            under_way: None,
+            kept_from: 0.0,
         }
     }
 

@@ -5,7 +5,6 @@
 //! subscribes.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use ecalls::{Ecalls, now_ns};
@@ -23,6 +22,7 @@ use crate::duration;
 use crate::exit::Outcome;
 use crate::output::{CLEAR, Output, Table};
 use crate::stop::Stop;
+use crate::tables::Tables;
 
 /// Entries of the ring through which loads arrive.
 const RING: u32 = 4096;
@@ -34,12 +34,8 @@ pub(super) struct Args {
     /// Interval between two tables; the longest interval at which hosts tell their loads is 1 s
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration::parse_positive)]
     every: Duration,
-    /// End after this number of tables
-    #[arg(long, value_name = "N")]
-    count: Option<u64>,
-    /// End after one table
-    #[arg(long, conflicts_with = "count")]
-    once: bool,
+    #[command(flatten)]
+    tables: Tables,
     #[command(flatten)]
     channel: ChannelArgs,
     /// Print one JSON object per host and per channel
@@ -102,12 +98,11 @@ pub(super) fn run(args: &Args) -> Outcome {
     let builder = ecalls.subscribe(name)?.kinds(&["load"]).memory(&memory);
     let _subscription = builder.install()?;
     let mut out = Output::new(args.json);
-    let is_live = !args.json && !args.once && std::io::stdout().is_terminal();
+    let is_live = args.tables.is_live(args.json);
     let (mut before, mut since) = (look(&ecalls)?, Instant::now());
     let mut counts = BTreeMap::new();
-    let most = if args.once { Some(1) } else { args.count };
     let mut tables = 0;
-    while most.is_none_or(|most| tables < most) && !stop.sleep(args.every) {
+    while args.tables.go_on_after(tables) && !stop.sleep(args.every) {
         let now = look(&ecalls)?;
         let own = now.iter().find(|stat| stat.name == *name);
         let host = own.map_or(0, |stat| stat.channel.host);

@@ -47,8 +47,12 @@ pub(super) fn run(args: &Args) -> Outcome {
         if let Err(error) = scheduler.attend()
             && !std::mem::replace(&mut is_blind, true)
         {
+            let what = match scheduler.is_attending() {
+                true => "timer descriptors",
+                false => "sleeps",
+            };
             note(format_args!(
-                "sleeps of programs under `ecalls run --coop` are as those of others: {error}"
+                "{what} of programs under `ecalls run --coop` are as those of others: {error}"
             ));
         }
         if let Some(ended) = scheduler.ended() {

@@ -11,11 +11,13 @@ use crate::duration::{parse, parse_positive, show_ns};
 use crate::exit::Failure;
 
 /// Bounds of the times. With shorter ones a CPU would spend its time on decisions; with longer ones
-/// threads would wait for so long that the kernel ends the scheduler (30 s).
+/// threads would wait for so long that the kernel ends the scheduler.
 const PERIOD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 const SLICE_LEAST: Duration = Duration::from_micros(10);
 const SLACK: (Duration, Duration) = (Duration::from_micros(1), Duration::from_millis(100));
 const AHEAD: (Duration, Duration) = (Duration::from_micros(1), Duration::from_secs(1));
+/// The most is the kernel's own bound.
+const WATCHDOG: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(30));
 
 /// The order in which windows are served.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -63,6 +65,10 @@ pub(super) struct Args {
     /// times; at most 1s
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_positive)]
     ahead: Duration,
+    /// The kernel takes all threads back if one waits for so long; 3s to 30s. Ours gives a thread a
+    /// turn after a third of that
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_positive)]
+    watchdog: Duration,
 }
 
 impl Args {
@@ -82,6 +88,7 @@ impl Args {
             ("--slice-min", self.slice_min, (SLICE_LEAST, self.period)),
             ("--slack", self.slack, SLACK),
             ("--ahead", self.ahead, AHEAD),
+            ("--watchdog", self.watchdog, WATCHDOG),
         ] {
             if time < least || time > most {
                 let [least, most, time] = [least, most, time].map(show);
@@ -97,6 +104,7 @@ impl Args {
             reserve_percent: self.reserve,
             windows,
             server: self.server,
+            watchdog: self.watchdog,
         })
     }
 }
@@ -111,6 +119,7 @@ pub(super) struct Shown {
     slice_min_us: u64,
     slack_us: u64,
     ahead_us: u64,
+    watchdog_us: u64,
 }
 
 impl From<Options> for Shown {
@@ -127,6 +136,7 @@ impl From<Options> for Shown {
             slice_min_us: microseconds(options.slice_min),
             slack_us: microseconds(options.slack),
             ahead_us: microseconds(options.ahead),
+            watchdog_us: microseconds(options.watchdog),
         }
     }
 }
@@ -140,12 +150,13 @@ impl fmt::Display for Shown {
         }
         write!(
             f,
-            "reserve {} %, period {}, slice {} at least, slack {}, ahead {}",
+            "reserve {} %, period {}, slice {} at least, slack {}, ahead {}, watchdog {}",
             self.reserve_percent,
             show(self.period_us),
             show(self.slice_min_us),
             show(self.slack_us),
             show(self.ahead_us),
+            show(self.watchdog_us),
         )
     }
 }
@@ -187,7 +198,7 @@ mod tests {
     fn what_was_chosen_is_shown() {
         let text = shown(&["--policy", "dwcs", "--server", "250us", "--reserve", "10"]);
         let expected = "policy    dwcs, server 250us, reserve 10 %, period 20.0ms, \
-                        slice 100us at least, slack 1.00ms, ahead 20.0ms";
+                        slice 100us at least, slack 1.00ms, ahead 20.0ms, watchdog 30.0s";
         assert_eq!(text.as_deref(), Ok(expected));
     }
 
@@ -200,6 +211,8 @@ mod tests {
             ("--slice-min", "21ms"),
             ("--slack", "1s"),
             ("--ahead", "1m"),
+            ("--watchdog", "2s"),
+            ("--watchdog", "31s"),
         ] {
             let error = shown(&[option, time]).expect_err("refused");
             assert!(error.contains(option), "{error}");

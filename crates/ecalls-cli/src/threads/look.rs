@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use ecalls_abi::ABI_VERSION;
 use ecalls_abi::activation::{ACTIVATIONS_MAX, PROCESSORS_MAX};
 use ecalls_abi::runtime::{
-    NAME, RUNTIME_NONE, RUNTIME_RUNS, RUNTIME_SPARE, RUNTIME_STORAGE, RUNTIME_TOLD,
-    RUNTIME_UNBLOCKED, Runtime, RuntimeProcessor, RuntimeTurns,
+    NAME, RUNTIME_NONE, RUNTIME_RUNS, RUNTIME_SPARE, RUNTIME_STORAGE, RUNTIME_TOLD, Runtime,
+    RuntimeProcessor, RuntimeTurns,
 };
 use ecalls_abi::zerocopy::{FromZeros, IntoBytes};
 use rustix::fs::{Mode, OFlags, fstat, fstatfs, open};
@@ -56,6 +56,7 @@ pub(super) struct Counts {
     told: u64,
     untold: u64,
     reclaimed: u64,
+    unblocked: u64,
     restarts: u64,
 }
 
@@ -66,7 +67,13 @@ impl Counts {
         self.told = self.told.wrapping_add(of.told);
         self.untold = self.untold.wrapping_add(of.untold);
         self.reclaimed = self.reclaimed.wrapping_add(of.reclaimed);
+        self.unblocked = self.unblocked.wrapping_add(of.unblocked);
         self.restarts = self.restarts.wrapping_add(of.restarts);
+    }
+
+    /// Threads that came back and wait to be chosen. The words are not of one moment.
+    pub(super) fn waiting(&self) -> u64 {
+        self.unblocked.saturating_sub(self.restarts)
     }
 
     /// By name.
@@ -89,7 +96,6 @@ pub(super) enum State {
     Blocked,
     /// By a signal or a debugger.
     Stopped,
-    Unblocked,
     Spare,
     /// The process says what cannot be.
     Unknown,
@@ -101,7 +107,6 @@ impl State {
             State::Running => "running",
             State::Blocked => "blocked",
             State::Stopped => "stopped",
-            State::Unblocked => "unblocked",
             State::Spare => "spare",
             State::Unknown => "unknown",
         }
@@ -325,7 +330,6 @@ fn state(shown: u32, task: char) -> Option<State> {
         (RUNTIME_RUNS, 'R') => State::Running,
         (RUNTIME_RUNS, _) => State::Blocked,
         (RUNTIME_SPARE, _) => State::Spare,
-        (RUNTIME_UNBLOCKED, _) => State::Unblocked,
         _ => State::Unknown,
     };
     Some(state)

@@ -12,9 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use ecalls_abi::activation::{ACTIVATIONS_MAX, PROCESSORS_MAX};
-use ecalls_abi::runtime::{
-    RUNTIME_RUNS, RUNTIME_TURNS, RUNTIME_UNBLOCKED, Runtime, RuntimeProcessor, RuntimeTurn,
-};
+use ecalls_abi::runtime::{RUNTIME_RUNS, RUNTIME_TURNS, Runtime, RuntimeProcessor, RuntimeTurn};
 use ecalls_abi::zerocopy::{FromZeros, IntoBytes};
 
 use super::look::{self, Task};
@@ -146,9 +144,7 @@ impl Traced {
         let processors = runtime.processors.min(PROCESSORS_MAX) as usize;
         let most = runtime.activations_max.min(ACTIVATIONS_MAX - 1) as usize;
         let numbered = runtime.activation.iter().skip(1).take(most);
-        let busy = numbered.filter(|shown| {
-            shown.thread != 0 && matches!(shown.state, RUNTIME_RUNS | RUNTIME_UNBLOCKED)
-        });
+        let busy = numbered.filter(|shown| shown.thread != 0 && shown.state == RUNTIME_RUNS);
         let begun = busy.map(|shown| RuntimeTurn {
             at_ns: now_ns,
             tid: shown.tid,

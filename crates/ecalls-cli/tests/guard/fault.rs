@@ -3,10 +3,8 @@
 //! of its own.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -15,7 +13,6 @@ use limit::{Lines, Running};
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket};
 use rustix::process::{Resource, Rlimit, setrlimit};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
 use crate::load::{Outcome, Server, TIMEOUT, clients, listener, serve, steady};
@@ -26,17 +23,8 @@ pub(crate) fn in_net(test: impl FnOnce(&Net) + Send) {
     if !may_load() {
         return;
     }
-    let run = || {
-        let net = Net::start();
-        let file = File::open(format!("/proc/{}/ns/net", net.id())).expect("it lives");
-        let moved = move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network));
-        moved.expect("root may");
-        test(&net);
-    };
-    std::thread::scope(|scope| {
-        let ended = scope.spawn(run).join();
-        ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    });
+    let net = Net::start();
+    net.within(|| test(&net));
 }
 
 /// Nine clients, the last two while others wait, of a server that needs 4 ms for each: it has time
@@ -191,6 +179,103 @@ fn resets_right_after_the_handshake_are_counted_as_ends() {
         wait_for(&mut lines, "all end", |line| {
             line["open"] == 0 && line["state"] == "no_listener"
         });
+    });
+}
+
+/// How many of them vanish: one that the server waits for, and others in its queue.
+const VANISHED: usize = 3;
+
+/// A cable is cut: nobody says that these connections have ended (half-open ones).
+#[test]
+fn clients_that_vanish_hold_the_server_up_no_longer_than_it_waits_for_them() {
+    if !may_load() {
+        return;
+    }
+    let Some((net, far)) = Net::pair() else {
+        return;
+    };
+    net.within(|| {
+        // What it has closed, and the other side does not confirm, the kernel gives up soon.
+        std::fs::write("/proc/sys/net/ipv4/tcp_orphan_retries", "2").expect("root may");
+        let ip = Ipv4Addr::new(10, 9, 0, 1).into();
+        let server = Server::start(ip, Duration::from_millis(5), 4096);
+        let (_guard, mut lines) = start(server.address.port(), &["--mode", "refuse"]);
+        let address = server.address;
+        let vanished = far.within(|| {
+            let connect = |_| TcpStream::connect_timeout(&address, PATIENCE);
+            (0..VANISHED).map(connect).collect::<Result<Vec<_>, _>>()
+        });
+        let vanished = vanished.expect("connections");
+        far.ip("link set eth down");
+        drop(vanished);
+        let during = steady(address, 50, Duration::from_secs(1));
+        assert!(during.refused > 30, "told at once: {during:?}");
+        // Once it waits for them no more, the guard admits.
+        let begin = Instant::now();
+        while steady(address, 50, Duration::from_millis(500))
+            .replies
+            .len()
+            < 20
+        {
+            assert!(begin.elapsed() < PATIENCE, "clients are still refused");
+        }
+        settle(&mut lines, 0);
+        far.ip("link set eth up");
+        let after = far.within(|| steady(address, 50, Duration::from_secs(1)));
+        assert!(after.replies.len() > 20, "{after:?}");
+        settle(&mut lines, 0);
+    });
+}
+
+/// Each is accepted, and has ended when the next one comes; now and then one ends with a reset.
+#[test]
+fn ten_thousand_connections_that_come_and_go_are_counted_and_leave_nothing() {
+    in_net(|_| {
+        let listener = listener(SocketAddr::new(IP4, 0), 4096);
+        let address = listener.local_addr().expect("it is bound");
+        let (_guard, mut lines) = start(address.port(), &["--mode", "refuse"]);
+        let mut there = connection(&listener);
+        for number in 0..10_000 {
+            let client = TcpStream::connect_timeout(&address, PATIENCE).expect("a connection");
+            if number % 10 == 0 {
+                set_socket_linger(&client, Some(Duration::ZERO)).expect("a socket takes it");
+            }
+            drop(client);
+            listener.accept().expect("a connection");
+        }
+        assert_eq!(settle(&mut lines, 1).0, 10_001);
+        exchange(&mut there);
+        drop((listener, there));
+        wait_for(&mut lines, "all end", |line| {
+            line["open"] == 0 && line["state"] == "no_listener"
+        });
+    });
+}
+
+/// The clients who were turned away for a time, or waited, are those of any server without a guard.
+#[test]
+fn guard_that_is_killed_under_load_leaves_the_server_as_it_is_without() {
+    in_net(|_| {
+        let server = Server::start(IP4, Duration::from_millis(5), 4096);
+        for mode in ["drop", "refuse", "sorry"] {
+            let (mut guard, _lines) = start(server.address.port(), &["--mode", mode]);
+            let time = Duration::from_secs(1);
+            std::thread::scope(|scope| {
+                let load = scope.spawn(|| steady(server.address, 600, time));
+                std::thread::sleep(time / 2);
+                guard.kill(PATIENCE);
+                load.join().expect("an outcome")
+            });
+            // The queue that has grown since is served, and everybody after it in time.
+            let begin = Instant::now();
+            loop {
+                let after = steady(server.address, 50, Duration::from_millis(500));
+                if after.replies.len() >= 24 && after.refused == 0 {
+                    break;
+                }
+                assert!(begin.elapsed() < PATIENCE, "{mode}: {after:?}");
+            }
+        }
     });
 }
 

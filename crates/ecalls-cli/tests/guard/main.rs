@@ -61,7 +61,10 @@ fn wait_for(lines: &mut Lines, what: &str, mut is_it: impl FnMut(&Value) -> bool
         if is_it(&line) {
             return line;
         }
-        assert!(begin.elapsed() < PATIENCE, "waited too long: {what}");
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "waited too long: {what}: {line}"
+        );
     }
 }
 
@@ -73,13 +76,14 @@ fn overload(ip: IpAddr, mode: Option<&str>) -> Outcome {
     let outcome = steady(server.address, 150, Duration::from_secs(4));
     if let Some((mut guard, mut lines)) = guard {
         let line = wait_for(&mut lines, "all clients are gone", |line| {
-            // An interval in which nobody came is not the end.
+            // An interval in which nobody came is not the end. A few of 600 may be lost before the
+            // guard: they have gone before their second try.
             let [admitted, refused] =
                 ["admitted_total", "refused_total"].map(|key| line[key].as_u64());
             let came = admitted
                 .zip(refused)
                 .map(|(admitted, refused)| admitted + refused);
-            came >= Some(600) && line["admitted"] == 0 && line["refused"] == 0 && line["open"] == 0
+            came >= Some(550) && line["admitted"] == 0 && line["refused"] == 0 && line["open"] == 0
         });
         assert!(line["refused_total"].as_u64() > Some(200), "{line}");
         assert!(line["turns"].as_u64() > Some(3), "{line}");

@@ -61,10 +61,13 @@ fn clients_that_are_turned_away_get_an_answer() {
             assert!(head.contains("Retry-After: "), "{answer}");
             let length = format!("Content-Length: {}\r\n", text.len());
             assert!(head.contains(&length), "{answer}");
-            // What speaks TLS would not understand it.
-            let told = ask(address, b"\x16\x03\x01").expect_err("it is reset");
+            // Who speaks TLS would not understand it, and gets an alert.
+            let told = ask(address, b"\x16\x03\x01").expect("an alert");
+            assert_eq!(told, "\x15\x03\x01\0\x02\x02\x50");
+            let told = ask(address, b"\x17\x03\x01").expect_err("it is reset");
             assert_eq!(told.kind(), ErrorKind::ConnectionReset, "{told}");
             judge(address);
+            judge_by_tls(address);
             let line = wait_for(&mut lines, "all are done", |line| {
                 line["sorry_open"] == 0 && line["refused"] == 0 && line["admitted"] == 0
             });
@@ -98,6 +101,35 @@ fn judge(address: SocketAddr) {
         }
         let told = ended(Command::new(program).args(arguments).arg(&page), PATIENCE);
         assert!(told.out.contains(wanted), "{program}: {told:?}");
+    }
+}
+
+/// What programs that others wrote say of the alert; these use OpenSSL, and GnuTLS.
+fn judge_by_tls(address: SocketAddr) {
+    const PYTHON: &str = "import socket, ssl, sys; \
+        context = ssl._create_unverified_context(); \
+        context.wrap_socket(socket.create_connection((sys.argv[1], sys.argv[2])))";
+    let (ip, port) = (address.ip().to_string(), address.port().to_string());
+    let page = format!("https://{address}/");
+    for (program, arguments, wanted) in [
+        ("curl", &["-sS", "-m", "20", &page][..], "internal error"),
+        ("python3", &["-c", PYTHON, &ip, &port], "INTERNAL_ERROR"),
+        (
+            "gnutls-cli",
+            &["--insecure", "-p", &port, &ip],
+            "Internal error",
+        ),
+    ] {
+        if Command::new(program).arg("--version").output().is_err() {
+            eprintln!("not judged by {program}: it is not installed");
+            continue;
+        }
+        let told = ended(Command::new(program).args(arguments), PATIENCE);
+        let said = [told.out.as_str(), told.err.as_str()].concat();
+        assert!(
+            told.code != 0 && said.contains(wanted),
+            "{program}: {told:?}"
+        );
     }
 }
 

@@ -36,9 +36,14 @@ const PLACES: usize = 32;
 /// A machine has one scheduler.
 static ALONE: Mutex<()> = Mutex::new(());
 
+/// Whether the kernel tells its addresses.
+const ADDRESSES: &str = "/proc/sys/kernel/kptr_restrict";
+
 /// A daemon, and our scheduler.
 struct Stage {
     folder: PathBuf,
+    /// What [`ADDRESSES`] was before.
+    restricts: String,
     /// What the scheduler's holder says.
     notes: Lines,
     // Dropped in this order.
@@ -72,15 +77,19 @@ fn stage() -> Option<Stage> {
     let text = format!("[socket]\npath = {:?}\n", folder.join("socket"));
     fs::write(&config, text).expect("a configuration");
     let daemon = daemon(&folder);
+    // Nothing that these tests need is found by an address that the kernel tells.
+    let restricts = fs::read_to_string(ADDRESSES).expect("a number");
+    fs::write(ADDRESSES, "2").expect("hidden from root, too");
     let mut command = Command::new(program());
     command
-        .args(["sched", "start"])
+        .args(["sched", "start", "--watchdog", "6s"])
         .env("ECALLS_SOCKET", folder.join("socket"));
     let mut scheduler = Running::start(command.stdout(Stdio::null()).stderr(Stdio::piped()));
     let mut notes = scheduler.complaints();
     notes.find("the scheduler runs", PATIENCE);
     Some(Stage {
         folder,
+        restricts,
         notes,
         _scheduler: scheduler,
         daemon,
@@ -166,6 +175,7 @@ fn play(binary: PathBuf, role: &str, uid: u32) -> Command {
 
 impl Drop for Stage {
     fn drop(&mut self) {
+        let _ = fs::write(ADDRESSES, &self.restricts);
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

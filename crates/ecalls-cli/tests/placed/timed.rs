@@ -2,8 +2,10 @@
 //! when the kernel's timers are watched. Releases and CPU times are counted; no time is measured.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -87,7 +89,7 @@ const HURRIED: u64 = 20;
 /// thread does.
 pub(crate) fn hurried() {
     thread::sleep(Duration::from_secs(1));
-    let (go, ready) = std::sync::mpsc::sync_channel::<()>(0);
+    let (go, ready) = sync_channel::<()>(0);
     thread::scope(|scope| {
         scope.spawn(move || {
             while ready.recv().is_ok() {
@@ -167,20 +169,49 @@ const LIES: &[(&str, fn())] = &[
         burn(40_000);
     }),
     ("a timer descriptor that is always due", || {
-        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC);
-        let timer = timer.expect("a timer");
-        let at = Itimerspec {
-            it_interval: Timespec::default(),
-            it_value: Timespec {
-                tv_sec: 0,
-                tv_nsec: 1,
-            },
-        };
-        timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &at).expect("set");
-        let _ = poll(&mut [PollFd::new(&timer, PollFlags::IN)], None);
+        let _timer = due_timer();
         // The time has come for the next wake-up.
         thread::sleep(Duration::from_nanos(1));
         burn(200);
+    }),
+    (
+        "a timer descriptor, and another thread that wakes it",
+        || {
+            let (ask, asked) = sync_channel::<()>(0);
+            let (answer, answered) = sync_channel(0);
+            thread::scope(|scope| {
+                scope.spawn(move || asked.iter().try_for_each(|()| answer.send(())));
+                for _ in 0..20 {
+                    let _timer = due_timer();
+                    let _ = ask.send(());
+                    let _ = answered.recv();
+                    burn(500);
+                }
+                drop(ask);
+            });
+        },
+    ),
+    (
+        "threads, one after the other, each as far ahead as it may be",
+        || {
+            let link = || {
+                let end = cpu_ms() + 15;
+                while cpu_ms() < end {
+                    thread::sleep(Duration::from_nanos(1));
+                    burn(200);
+                }
+            };
+            thread::spawn(link).join().expect("a link");
+        },
+    ),
+    ("moves between processors", || {
+        for cpu in [0, 1] {
+            pin(cpu..cpu + 1);
+            for _ in 0..10 {
+                thread::sleep(Duration::from_nanos(1));
+                burn(200);
+            }
+        }
     }),
     ("many threads with tiny periods", || {
         thread::scope(|scope| {
@@ -195,6 +226,22 @@ const LIES: &[(&str, fn())] = &[
         });
     }),
 ];
+
+/// A timer descriptor whose time has come.
+fn due_timer() -> OwnedFd {
+    let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC);
+    let timer = timer.expect("a timer");
+    let at = Itimerspec {
+        it_interval: Timespec::default(),
+        it_value: Timespec {
+            tv_sec: 0,
+            tv_nsec: 1,
+        },
+    };
+    timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &at).expect("set");
+    let _ = poll(&mut [PollFd::new(&timer, PollFlags::IN)], None);
+    timer
+}
 
 fn sleep_until_past() {
     let past = Timespec {
@@ -230,40 +277,59 @@ pub(crate) fn lie(role: &str) {
     println!("had {}", process_ms() - before);
 }
 
-pub(crate) fn who_tells_lies_with_timers_has_its_share(stage: &Stage) {
-    let (stop, hog_ms) = (&AtomicBool::new(false), &AtomicI64::new(0));
+/// CPU time that a liar had, and in that time hogs on so many processors, ms.
+fn beside_hogs(stage: &Stage, lie: &str, processors: usize) -> (f64, f64) {
+    let stop = &AtomicBool::new(false);
+    let hogs: Vec<AtomicI64> = (0..processors).map(|_| AtomicI64::new(0)).collect();
+    let hogs_ms = || {
+        hogs.iter()
+            .map(|ms| ms.load(Ordering::Relaxed))
+            .sum::<i64>()
+    };
     let actor = stage.folder.join("actor").display().to_string();
     thread::scope(|scope| {
         let _ends = Ends(stop);
-        scope.spawn(|| {
-            pin(0..1);
-            limit::compute_until(|| {
-                hog_ms.store(cpu_ms(), Ordering::Relaxed);
-                stop.load(Ordering::Relaxed)
+        for (cpu, ms) in hogs.iter().enumerate() {
+            scope.spawn(move || {
+                pin(cpu..cpu + 1);
+                limit::compute_until(|| {
+                    ms.store(cpu_ms(), Ordering::Relaxed);
+                    stop.load(Ordering::Relaxed)
+                });
             });
-        });
-        let mut failed = Vec::new();
-        for (lie, _) in LIES {
-            let arguments = ["--coop", "--", &actor, "--exact", "a_role", "--nocapture"];
-            let mut command = stage.run(&arguments);
-            command.env(ROLE, format!("{LIE}{lie}"));
-            let mut liar = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
-            let mut lines = liar.lines();
-            lines.find("begins", PATIENCE);
-            let before = hog_ms.load(Ordering::Relaxed);
-            let had = lines.find("had ", PATIENCE);
-            let hog = (hog_ms.load(Ordering::Relaxed) - before) as f64;
-            let had = had.rsplit(' ').next().and_then(|ms| ms.parse::<f64>().ok());
-            let had = had.expect("a number");
-            println!("{lie}: {had} ms, and a hog {hog} ms");
-            // With the thread that waits for the two.
-            let shares = if lie.starts_with("many") { 3.0 } else { 1.0 };
-            if hog * shares < NEARLY * had || hog < f64::from(LENGTH_MS as i32) / 3.0 {
-                failed.push(format!("{lie}: {had} ms, and a hog {hog} ms"));
-            }
         }
-        assert!(failed.is_empty(), "{failed:?}");
-    });
+        let arguments = ["--coop", "--", &actor, "--exact", "a_role", "--nocapture"];
+        let mut command = stage.run(&arguments);
+        command.env(ROLE, format!("{LIE}{lie}"));
+        let mut liar = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
+        let mut lines = liar.lines();
+        lines.find("begins", PATIENCE);
+        let before = hogs_ms();
+        let had = lines.find("had ", PATIENCE);
+        let hogs = hogs_ms() - before;
+        let had = had.rsplit(' ').next().and_then(|ms| ms.parse().ok());
+        (had.expect("a number"), hogs as f64)
+    })
+}
+
+pub(crate) fn who_tells_lies_with_timers_has_its_share(stage: &Stage) {
+    let mut failed = Vec::new();
+    for (lie, _) in LIES {
+        let processors = if lie.starts_with("moves") { 2 } else { 1 };
+        let (had, hogs) = beside_hogs(stage, lie, processors);
+        println!("{lie}: {had} ms, and on {processors} processors hogs {hogs} ms");
+        // With the thread that waits for the two. Who moves has half of one processor.
+        let times = if lie.starts_with("many") {
+            1.0 / 3.0
+        } else {
+            1.0
+        };
+        let times = times * (2 * processors - 1) as f64;
+        if hogs < NEARLY * had * times || hogs < f64::from(LENGTH_MS as i32) / 3.0 {
+            failed.push(format!("{lie}: {had} ms, and hogs {hogs} ms"));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:?}");
 }
 
 /// The links of the scheduler's holder to tracepoints, by what the kernel says of its descriptors.

@@ -1,10 +1,11 @@
-//! The tests of libevent and libuv, which others wrote, bare and under the library: the same ones
-//! are there, and under the library none fails that does not fail bare. By `make nightly`, where
-//! tools/judges has built them.
+//! The tests of libevent, of libuv and of the kernel's epoll, which others wrote, bare and under
+//! the library: the same ones are there, and under the library none fails that does not fail bare.
+//! By `make nightly`, where tools/judges has built them.
 //!
 //! libevent waits by poll, then by select; libuv by epoll alone, so that it shows what the library
-//! does to a program that has no use for it. What fails under the library only is run alone again:
-//! the tests measure times, and other work takes some.
+//! does to a program that has no use for it; the kernel's polls sets of epoll, nested ones too.
+//! What fails under the library only is run alone again: the tests measure times, and other work
+//! takes some.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -46,7 +47,7 @@ fn built(path: &str) -> Option<PathBuf> {
 
 /// Compares, and runs again what fails under the library only; `passes`: whether a test does so.
 fn compare(what: &str, bare: &Verdicts, ours: &Verdicts, passes: impl Fn(&str) -> bool) {
-    assert!(bare.all.len() > 200, "{what}: {bare:?}");
+    assert!(bare.all.len() > 50, "{what}: {bare:?}");
     assert_eq!(ours.all, bare.all, "{what}: left under the library");
     assert_eq!(ours.skipped, bare.skipped, "{what}: left under the library");
     for name in ours.failed.difference(&bare.failed) {
@@ -181,5 +182,40 @@ fn libuvs_tests_say_the_same() {
     let ours = of_libuv(&said(&mut libuv.ours()));
     compare("libuv", &bare, &ours, |name| {
         of_libuv(&said(libuv.ours().arg(name))).failed.is_empty()
+    });
+}
+
+/// `ok 1 global.epoll1`; older ones say ` ok 1 global.epoll1`.
+fn of_kernel(text: &str) -> Verdicts {
+    let mut verdicts = Verdicts::default();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (is_failed, name) = match *words.as_slice() {
+            ["ok", _, name, ..] => (false, name),
+            ["not", "ok", _, name, ..] => (true, name),
+            _ => continue,
+        };
+        verdicts.all.insert(name.to_owned());
+        if is_failed {
+            verdicts.failed.insert(name.to_owned());
+        }
+    }
+    verdicts
+}
+
+#[test]
+fn kernels_tests_of_epoll_say_the_same() {
+    let Some(program) = built("kernel/epoll_wakeup_test") else {
+        return;
+    };
+    let test = || Command::new(&program);
+    std::thread::scope(|scope| {
+        let bare = scope.spawn(|| of_kernel(&said(&mut test())));
+        let ours = of_kernel(&said(eager(&mut test())));
+        let passes = |name: &str| {
+            let again = of_kernel(&said(eager(&mut test())));
+            !again.failed.contains(name)
+        };
+        compare("epoll", &bare.join().expect("verdicts"), &ours, passes);
     });
 }

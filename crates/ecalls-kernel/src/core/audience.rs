@@ -51,35 +51,58 @@ fn is_in(row: &Subscription, key: AudienceKey) -> bool {
 
 /// The subscriptions in an audience, in order of delivery.
 fn members(core: &Core, key: AudienceKey) -> Result<Vec<(u32, Subscription)>> {
-    let mut members = rows(core, key.service.into(), |row| is_in(row, key))?;
+    let who = match key.sort {
+        AUDIENCE_PID => offset_of!(Subscription, receiver),
+        _ => offset_of!(Subscription, owner_uid),
+    };
+    let mut members: Vec<_> = active(core, key.service.into())?
+        .filter(|found| found.is_own() && found.field(who) == key.who)
+        .map(|found| (found.index, found.row()))
+        .filter(|(_, row)| is_in(row, key))
+        .collect();
     members.sort_by_key(|(_, row)| (std::cmp::Reverse(row.cpu_priority), row.order));
     Ok(members)
 }
 
-/// The active subscriptions to a service for which `wanted` is true, with their indices. Of other
-/// rows, only two words are read.
-pub(crate) fn rows(
-    core: &Core,
-    service: u32,
-    wanted: impl Fn(&Subscription) -> bool,
-) -> Result<Vec<(u32, Subscription)>> {
-    let table = core.mapped_subscriptions()?;
-    let mut found = Vec::new();
-    for at in 0..SUBSCRIPTIONS_MAX as u32 {
-        if table.field(at, offset_of!(Subscription, id)) == 0 {
-            break; // this row and all later ones were never used
-        }
-        if table.field(at, offset_of!(Subscription, service)) != service
-            || table.field(at, offset_of!(Subscription, state)) != STATE_ACTIVE
-        {
-            continue;
-        }
-        let row = table.get(at);
-        if row.state == STATE_ACTIVE && row.service == service && wanted(&row) {
-            found.push((at, row));
-        }
+/// A subscription in its table, of which only those words are read that are asked for: a search
+/// looks at up to thousands of rows of half a KiB.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InTable<'a> {
+    table: &'a Mapped<Subscription>,
+    pub(crate) index: u32,
+}
+
+impl InTable<'_> {
+    /// The 32-bit field at byte `offset`.
+    pub(crate) fn field(&self, offset: usize) -> u32 {
+        self.table.field(self.index, offset)
     }
-    Ok(found)
+
+    /// [`holds`].
+    pub(crate) fn is_own(&self) -> bool {
+        self.field(offset_of!(Subscription, scope)) == SCOPE_OWN
+            && self.field(offset_of!(Subscription, service)) < SERVICE_USER
+    }
+
+    /// The whole row.
+    pub(crate) fn row(&self) -> Subscription {
+        self.table.get(self.index)
+    }
+
+    fn is_active(&self, service: u32) -> bool {
+        self.field(offset_of!(Subscription, service)) == service
+            && self.field(offset_of!(Subscription, state)) == STATE_ACTIVE
+    }
+}
+
+/// The active subscriptions to a service, in order of their indices.
+pub(crate) fn active(core: &Core, service: u32) -> Result<impl Iterator<Item = InTable<'_>>> {
+    let table = core.mapped_subscriptions()?;
+    Ok((0..SUBSCRIPTIONS_MAX as u32)
+        .map(|index| InTable { table, index })
+        // From the first row that was never used on, none was.
+        .take_while(|found| found.field(offset_of!(Subscription, id)) != 0)
+        .filter(move |found| found.is_active(service)))
 }
 
 /// Fails unless there is room for one more subscription like this one.
@@ -104,10 +127,15 @@ pub(crate) fn publish(core: &Core, row: &Subscription) -> Result<()> {
     for key in keys(row) {
         publish_one(core, key)?;
     }
-    let own = rows(core, row.service, holds)?;
     let mut service = core.tables.services.get(row.service)?;
-    service.own = u32::try_from(own.len()).expect("at most the subscriptions");
-    service.slow_own = slow(&own);
+    (service.own, service.slow_own) = (0, 0);
+    for found in active(core, row.service)?.filter(InTable::is_own) {
+        service.own += 1;
+        service.slow_own += slow(
+            found.field(offset_of!(Subscription, plain)),
+            found.field(offset_of!(Subscription, actions)),
+        );
+    }
     core.tables.services.set(row.service, &service)
 }
 

@@ -281,10 +281,13 @@ pub(crate) fn clear(core: &Core, index: u32, row: &Subscription) {
 pub(crate) fn sweep(core: &Core) -> Result<()> {
     let table = core.mapped_subscriptions()?;
     for index in 0..SUBSCRIPTIONS_MAX as u32 {
-        let mut row = table.get(index);
-        if row.id == 0 {
+        if table.field(index, offset_of!(Subscription, id)) == 0 {
             break;
         }
+        if table.field(index, offset_of!(Subscription, state)) != STATE_DEAD {
+            continue; // as nearly all: they are not read whole
+        }
+        let mut row = table.get(index);
         // The word is 0 if the entries are empty.
         let called = |action: &Action| is_ecode(action) && action.argument[0] != 0;
         if row.state != STATE_DEAD || !row.chain().iter().any(called) {

@@ -24,8 +24,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ::ecode::data_format;
 use ecalls_abi::lane::{LANE_CHANNELS, LaneChannel, LaneCount, LaneKey, LaneSource, WAY_RELAY};
 use ecalls_abi::sink::{LaneOut, Sink};
+use ecalls_abi::version::DATA_MAX;
 use ecalls_abi::wire::text_id;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use zerocopy::{FromBytes, IntoBytes};
@@ -256,9 +258,13 @@ impl Row {
     ) -> Result<Row> {
         interface::check_interrupts("frames that become events in the kernel")?;
         core.part(PART)?;
+        let info = core.service_info(service)?;
+        let bytes = data_format::bytes(info.format());
         let channel = LaneChannel {
             id: text_id(name),
-            format: text_id(core.service_info(service)?.format()),
+            format: text_id(info.format()),
+            // A channel without a format takes all data.
+            data_max: bytes.unwrap_or(DATA_MAX as u32),
             host: host_id(interface)?,
             epoch: now(),
             owner_start: owner.start_ns,
@@ -334,13 +340,18 @@ fn attach(core: &Core, interface: Interface, index: u32) -> Result<([OwnedFd; 2]
     Ok(([ingress, egress], carrier))
 }
 
-/// Gives the kernel side the channel's buffer, and the table of what its sinks tell.
+/// Gives the kernel side the channel's buffer, the table of what its sinks tell, and that of what
+/// users have in the buffer.
 fn hand_over(core: &Core, index: u32, carrier: &Carrier) -> Result<()> {
     let buffer = carrier.buffer().as_fd().as_raw_fd().to_ne_bytes();
     let table = filter::table()?;
     let inner = [
         ("lane_rings", buffer),
         ("lane_tables", table.as_fd().as_raw_fd().to_ne_bytes()),
+        (
+            "lane_shares",
+            carrier.shares().as_fd().as_raw_fd().to_ne_bytes(),
+        ),
     ];
     for (outer, inner) in inner {
         core.map(outer)?
@@ -391,7 +402,9 @@ fn forget(core: &Core, rows: &Rows, index: u32) -> Result<()> {
         .map_err(failed)?;
     rows.table.set(index, &LaneChannel::default())?;
     // An absent entry is no error.
-    let _ = core.map("lane_rings")?.delete(&index.to_ne_bytes());
+    for inner in ["lane_rings", "lane_shares"] {
+        let _ = core.map(inner)?.delete(&index.to_ne_bytes());
+    }
     filter::clear(core, index)?;
     let sources = core.map("lane_sources")?;
     for (key, _) in sources_of(core, row.id)? {
@@ -423,14 +436,17 @@ fn opened(core: &Core, id: u64) -> Result<Option<(u32, LaneChannel)>> {
     Ok(row.map(|row| (index, row)))
 }
 
-/// The arguments of the kernel handler `remote` by which events go to the channel with this id;
-/// `None`: no program of this host has it open.
+/// The arguments of the kernel handler `remote` by which events go to the channel with this id, and
+/// the format that their data must have; `None`: no program of this host has it open.
 ///
 /// # Errors
 /// Those of reading the tables.
-pub fn remote(core: &Core, id: u64) -> Result<Option<[u64; 3]>> {
-    let opened = opened(core, id)?;
-    Ok(opened.map(|(index, row)| arguments(index, &row)))
+pub fn remote(core: &Core, id: u64) -> Result<Option<([u64; 3], String)>> {
+    let Some((index, row)) = opened(core, id)? else {
+        return Ok(None);
+    };
+    let info = core.service_info(row.service)?;
+    Ok(Some((arguments(index, &row), info.format().to_owned())))
 }
 
 fn arguments(index: u32, row: &LaneChannel) -> [u64; 3] {

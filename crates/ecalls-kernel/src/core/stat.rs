@@ -101,7 +101,7 @@ impl Core {
 
     pub fn service_stat(&self, index: u32) -> Result<ServiceStat> {
         let row = self.tables.services.get(index)?;
-        let subscriptions = crate::core::audience::rows(self, index, |_| true)?.len();
+        let subscriptions = crate::core::audience::active(self, index)?.count();
         let mut count = ServiceCount::default();
         for one in self.tables.service_counts.per_cpu(index)? {
             count.add(&one);

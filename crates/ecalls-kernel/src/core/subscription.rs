@@ -21,6 +21,7 @@ use ecalls_abi::subscription::{
 use ecalls_abi::version::{ACTIONS_MAX, CHANNELS_MAX, SUBSCRIBERS_MAX, SUBSCRIPTIONS_MAX};
 use zerocopy::FromZeros;
 
+use crate::core::audience::InTable;
 use crate::core::builtin::BUILTINS;
 use crate::core::handler::{self, Handler, Handlers};
 use crate::core::owner::{self, Owner};
@@ -365,8 +366,8 @@ fn place_of(core: &Core, row: &Subscription, service: &Service) -> Result<u32> {
             limit: SUBSCRIBERS_MAX,
         });
     }
-    let others = audience::rows(core, row.service, |_| true)?;
-    let last = others.iter().map(|(_, other)| other.order + 1).max();
+    let order = |other: InTable<'_>| other.field(offset_of!(Subscription, order)) + 1;
+    let last = audience::active(core, row.service)?.map(order).max();
     Ok(last.unwrap_or(0))
 }
 
@@ -494,12 +495,19 @@ pub(crate) fn living(core: &Core, service: &Service) -> Result<Vec<(u32, Subscri
 /// the lock.
 pub(crate) fn publish(core: &Core, index: u32) -> Result<()> {
     let mut service = core.tables.services.get(index)?;
-    let mut rows = audience::rows(core, index, |row| !audience::holds(row))?;
+    let mut rows: Vec<_> = audience::active(core, index)?
+        .filter(|found| !found.is_own())
+        .map(|found| (found.index, found.row()))
+        .filter(|(_, row)| row.state == STATE_ACTIVE && row.service == index)
+        .collect();
     rows.sort_by_key(|(_, row)| (std::cmp::Reverse(row.cpu_priority), row.order));
     wait_for_readers(service.flip_ns)?;
     let unused = usize::from(service.active == 0);
     service.count[unused] = u32::try_from(rows.len()).expect("at most the limit");
-    service.slow[unused] = slow(&rows);
+    service.slow[unused] = rows
+        .iter()
+        .map(|(_, row)| slow(row.plain, row.actions))
+        .sum();
     for (place, (at, _)) in service.list[unused].iter_mut().zip(&rows) {
         *place = *at;
     }
@@ -517,13 +525,12 @@ pub(crate) fn publish(core: &Core, index: u32) -> Result<()> {
     bury(core, index, &service)
 }
 
-/// What subscriptions have to do beside one put into memory.
-pub(crate) fn slow(rows: &[(u32, Subscription)]) -> u32 {
-    let each = rows.iter().map(|(_, row)| match row.plain {
+/// What a subscription has to do beside one put into memory, by its words `plain` and `actions`.
+pub(crate) fn slow(plain: u32, actions: u32) -> u32 {
+    match plain {
         0 => SLOW_CHAIN,
-        _ => row.actions - 1,
-    });
-    each.sum()
+        _ => actions.saturating_sub(1),
+    }
 }
 
 /// Ends a service whose owner has exited since its row was read: the reaper has ended it, and a

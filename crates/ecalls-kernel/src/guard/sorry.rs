@@ -1,11 +1,12 @@
 //! The answer to clients whom the guard turns away: a thread with the listeners to which the kernel
 //! side (bpf/guard/own.h) sends their connections.
 //!
-//! A client that has sent the begin of a request gets [`ANSWER`], whatever it asks. Then the thread
-//! waits until the client closes: who closes first with bytes unread resets the connection, and the
-//! answer may be lost with it. Any other client, and one that takes longer than [`TIME`] for all
-//! this, is reset. So each connection costs a descriptor for that time at most, no memory of its
-//! own, and a few system calls; the kernel side admits [`SORRY_MAX`] at a time.
+//! A client that has sent the begin of a request gets [`ANSWER`], whatever it asks, and one that
+//! begins with a handshake of TLS gets [`ALERT`]. Then the thread waits until the client closes:
+//! who closes first with bytes unread resets the connection, and the answer may be lost with it.
+//! Any other client, and one that takes longer than [`TIME`] for all this, is reset. So each
+//! connection costs a descriptor for that time at most, no memory of its own, and a few system
+//! calls; the kernel side admits [`SORRY_MAX`] at a time.
 //!
 //! No error of accept ends it: each kind is said once, and all are counted.
 //!
@@ -15,7 +16,6 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -28,8 +28,8 @@ use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown};
 use rustix::process::setpriority_process;
 use rustix::thread::gettid;
 
-use super::worker::Worker;
 use crate::error::{Error, Result};
+use crate::kernel::worker::Worker;
 
 /// Connections that are answered at a time.
 pub const SORRY_MAX: u32 = 256;
@@ -64,6 +64,12 @@ Connection: close\r\n\
 \r\n\
 The server is busy. Please try again in a few seconds.\n";
 
+/// A record of TLS (RFC 8446, 5.1 and 6): a fatal alert, `internal_error`. Before the handshake it
+/// is in the clear in each version, and there is none that says more.
+const ALERT: &[u8] = &[21, 3, 1, 0, 2, 2, 80];
+/// The first byte of a record with a message of the handshake.
+const HANDSHAKE: u8 = 22;
+
 /// The thread.
 #[derive(Debug)]
 pub(super) struct Sorry {
@@ -84,7 +90,8 @@ pub(super) fn start(listeners: Vec<OwnedFd>) -> Result<Sorry> {
         .map_err(|error| Error::from_io("making an epoll set", error.into()))?;
     let failed = Arc::<AtomicU64>::default();
     let counter = failed.clone();
-    let worker = Worker::start("guard-sorry", move |stop| {
+    let action = "starting the thread that answers who is turned away";
+    let worker = Worker::start("guard-sorry", action, move |stop| {
         let answerer = Answerer {
             set,
             listeners,
@@ -93,7 +100,7 @@ pub(super) fn start(listeners: Vec<OwnedFd>) -> Result<Sorry> {
             failed: counter,
             said: Vec::new(),
         };
-        if let Err(error) = answerer.run(&stop) {
+        if let Err(error) = answerer.run(stop) {
             // Connections fill the kernel's queue, and the next ones are dropped.
             eprintln!("ecalls: the guard answers nobody any more: {error}");
         }
@@ -128,7 +135,7 @@ const STOP: u64 = u64::MAX;
 const LISTENERS: u64 = u64::MAX - 16;
 
 impl Answerer {
-    fn run(mut self, stop: &UnixStream) -> io::Result<()> {
+    fn run(mut self, stop: &OwnedFd) -> io::Result<()> {
         // If it may not step back, it goes on as it is.
         let _ = setpriority_process(Some(gettid()), NICE);
         let flags = epoll::EventFlags::IN;
@@ -263,9 +270,16 @@ impl Client {
     fn takes(&mut self, bytes: &[u8]) -> bool {
         self.read += bytes.len();
         if !self.has_answer {
-            // A method. A client of TLS would not understand the answer.
-            let is_request = bytes.first().is_some_and(u8::is_ascii_uppercase);
-            if !is_request || !matches!(self.socket.write(ANSWER), Ok(ANSWER_BYTES)) {
+            let answer = match bytes.first() {
+                Some(b'A'..=b'Z') => ANSWER, // of a method
+                Some(&HANDSHAKE) => ALERT,
+                _ => return false,
+            };
+            if !self
+                .socket
+                .write(answer)
+                .is_ok_and(|written| written == answer.len())
+            {
                 return false;
             }
             self.has_answer = true;
@@ -281,5 +295,3 @@ impl Client {
         let _ = set_socket_linger(&self.socket, Some(Duration::ZERO));
     }
 }
-
-const ANSWER_BYTES: usize = ANSWER.len();

@@ -3,12 +3,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 
 use ecalls_abi::guard::{GUARD_NAME, GuardPage};
 use libbpf_rs::MapHandle;
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
@@ -16,9 +14,9 @@ use rustix::net::{
 };
 
 use super::state;
-use super::worker::Worker;
 use crate::error::{Error, Result};
 use crate::kernel::table::Mapped;
+use crate::kernel::worker::{Worker, wait_for};
 
 /// Servers that may wait while another one has the page.
 const BACKLOG: i32 = 16;
@@ -26,7 +24,6 @@ const BACKLOG: i32 = 16;
 /// What the thread has.
 struct Giver {
     listener: OwnedFd,
-    stop: UnixStream,
     table: MapHandle,
     page: MapHandle,
     mapped: Mapped<GuardPage>,
@@ -46,28 +43,25 @@ pub(super) fn start(port: u16, table: MapHandle, page: MapHandle) -> Result<Opti
     }
     listen(&listener, BACKLOG).map_err(failed)?;
     let mapped = Mapped::map(&page, 1)?;
-    let run = move |stop| {
-        let giver = Giver {
-            listener,
-            stop,
-            table,
-            mapped,
-            page,
-        };
-        giver.run();
+    let giver = Giver {
+        listener,
+        table,
+        mapped,
+        page,
     };
-    Worker::start("guard-page", run).map(Some)
+    let action = "starting the thread that gives the page of the guard";
+    Worker::start("guard-page", action, move |stop| giver.run(stop)).map(Some)
 }
 
 impl Giver {
-    fn run(&self) {
-        while self.wait_for(&self.listener) {
+    fn run(&self, stop: &OwnedFd) {
+        while wait_for(stop, &self.listener) {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             match accept_with(&self.listener, flags) {
                 // Whoever may not have it, or has gone, is closed at once.
                 Ok(server) if self.give(&server).is_ok() => {
                     // It says nothing: what comes is its end.
-                    if !self.wait_for(&server) {
+                    if !wait_for(stop, &server) {
                         return;
                     }
                     self.forget();
@@ -75,22 +69,6 @@ impl Giver {
                 Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
                 // Without descriptors, a moment later.
                 Err(_) => std::thread::sleep(std::time::Duration::from_millis(100)),
-            }
-        }
-    }
-
-    /// Until something comes there; false: the guard ends.
-    fn wait_for(&self, socket: &OwnedFd) -> bool {
-        loop {
-            let mut both = [
-                PollFd::new(&self.stop, PollFlags::IN),
-                PollFd::new(socket, PollFlags::IN),
-            ];
-            match poll(&mut both, None) {
-                Ok(_) if !both[0].revents().is_empty() => return false,
-                Ok(_) if !both[1].revents().is_empty() => return true,
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(_) => return false,
             }
         }
     }

@@ -316,6 +316,7 @@ pub const MAPS: &[&str] = &[
     "lane_rings",
     "lane_filters",
     "lane_tables",
+    "lane_shares",
     "early_filters",
 ];
 
@@ -343,6 +344,7 @@ pub const PART_MAPS: &[(&str, &str)] = &[
     ("lane_rings", "lane"),
     ("lane_filters", "lane"),
     ("lane_tables", "lane"),
+    ("lane_shares", "lane"),
 ];
 
 /// The part that has this map; `None`: the map belongs to the core.

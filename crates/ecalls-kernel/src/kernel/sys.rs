@@ -185,7 +185,7 @@ fn info<T: Copy>(fd: BorrowedFd<'_>, zeroed: T, action: &'static str) -> Result<
     let mut value = zeroed;
     let mut length = u32::try_from(size_of::<T>()).expect("a small struct");
     // SAFETY: `value` is `length` bytes that the kernel may fill; T is one of the plain info
-    // structs, valid for every bit pattern.
+    // structs, valid for every bit pattern. An array that it names is alive, and as long as said.
     let error = unsafe {
         libbpf_sys::bpf_obj_get_info_by_fd(
             fd.as_raw_fd(),
@@ -205,6 +205,15 @@ pub(crate) fn link_ids(fd: BorrowedFd<'_>) -> Result<(u32, u32)> {
     Ok((info.id, info.prog_id))
 }
 
+/// Number of the interface on which a link has its program; `None`: the interface is gone.
+pub(crate) fn link_interface(fd: BorrowedFd<'_>) -> Result<Option<u32>> {
+    let info = info(fd, libbpf_sys::bpf_link_info::default(), "reading a link")?;
+    // SAFETY: numbers, which are valid for every bit pattern; of a link of another kind they mean
+    // something else.
+    let index = unsafe { info.__bindgen_anon_1.tcx.ifindex };
+    Ok(Some(index).filter(|index| *index != 0))
+}
+
 /// The kernel's figures of a program: id, runs and nanoseconds (while statistics are enabled), and
 /// runs that were skipped because the program was active on that CPU.
 pub(crate) fn program_info(fd: BorrowedFd<'_>) -> Result<libbpf_sys::bpf_prog_info> {
@@ -213,6 +222,20 @@ pub(crate) fn program_info(fd: BorrowedFd<'_>) -> Result<libbpf_sys::bpf_prog_in
         libbpf_sys::bpf_prog_info::default(),
         "reading a program",
     )
+}
+
+/// Ids of the maps that a program uses, at most 64.
+pub(crate) fn program_maps(program: BorrowedFd<'_>) -> Result<Vec<u32>> {
+    const MOST: usize = 64;
+    let mut ids = vec![0u32; MOST];
+    let wanted = libbpf_sys::bpf_prog_info {
+        nr_map_ids: MOST as u32,
+        map_ids: ids.as_mut_ptr().expose_provenance() as u64,
+        ..Default::default()
+    };
+    let info = info(program, wanted, "reading a program")?;
+    ids.truncate(info.nr_map_ids as usize);
+    Ok(ids)
 }
 
 /// The number of instructions that the verifier processed to load each of these programs.
@@ -413,6 +436,22 @@ pub fn may_host() -> bool {
 
 pub(crate) fn map_id(fd: BorrowedFd<'_>) -> Result<u32> {
     Ok(info(fd, libbpf_sys::bpf_map_info::default(), "reading a map")?.id)
+}
+
+/// Reads a row of an array. `value` has as many bytes as a row has on all CPUs together.
+pub(crate) fn read_row(map: BorrowedFd<'_>, index: u32, value: &mut [u8]) -> Result<()> {
+    // SAFETY: the key is alive, and `value` as long as the kernel writes (the caller's promise).
+    let error = unsafe {
+        libbpf_sys::bpf_map_lookup_elem(
+            map.as_raw_fd(),
+            (&raw const index).cast(),
+            value.as_mut_ptr().cast(),
+        )
+    };
+    match error {
+        0 => Ok(()),
+        error => Err(Error::from_errno("reading a table", i64::from(error))),
+    }
 }
 
 /// setsockopt with a fast call as its option (bpf/event/downcall_setsockopt.bpf.c).

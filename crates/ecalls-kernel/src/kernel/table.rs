@@ -91,8 +91,8 @@ impl<T: FromBytes + IntoBytes> Mapped<T> {
     /// The 32-bit field at byte `offset` of a row.
     pub(crate) fn field(&self, index: u32, offset: usize) -> u32 {
         let word = self.word(index, offset).load(Ordering::Relaxed);
-        let half = &word.to_ne_bytes()[offset % 8..][..4];
-        u32::from_ne_bytes(half.try_into().expect("half a word"))
+        let halves: [u32; 2] = zerocopy::transmute!(word);
+        halves[offset % 8 / 4]
     }
 
     /// The word at byte `offset` of a row.

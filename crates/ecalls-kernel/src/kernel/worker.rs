@@ -4,7 +4,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
@@ -52,6 +53,22 @@ impl Drop for Worker {
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+    }
+}
+
+/// Waits in a worker until something comes there; false: the worker is to end.
+pub(crate) fn wait_for(stop: &OwnedFd, socket: &OwnedFd) -> bool {
+    loop {
+        let mut both = [
+            PollFd::new(stop, PollFlags::IN),
+            PollFd::new(socket, PollFlags::IN),
+        ];
+        match poll(&mut both, None) {
+            Ok(_) if !both[0].revents().is_empty() => return false,
+            Ok(_) if !both[1].revents().is_empty() => return true,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return false,
         }
     }
 }

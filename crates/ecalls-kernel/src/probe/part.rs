@@ -297,6 +297,15 @@ const PARTS: &[Part] = &[
         trial: Some(Trial::Program(ProgramType::SkLookup)),
     },
     Part {
+        name: "programs on an interface",
+        purpose: "ecalls::Answers: datagrams that the kernel answers; channels among hosts",
+        since: "Linux 6.6, CONFIG_NET_XGRESS, CONFIG_INET",
+        without: "all datagrams go to their socket; channels among hosts do not open",
+        required: false,
+        pieces: &[&[Function("tcx_link_attach")]],
+        trial: Some(Trial::Program(ProgramType::SchedCls)),
+    },
+    Part {
         name: "block device tracepoints",
         purpose: "the disk service: requests that took long",
         since: "Linux 6.5, CONFIG_BLOCK, CONFIG_BPF_EVENTS",

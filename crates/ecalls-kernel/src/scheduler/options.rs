@@ -6,7 +6,7 @@ use std::time::Duration;
 use ecalls_abi::coop::WINDOW_WHOLE;
 
 /// Words of `setting`.
-const WORDS: usize = 8;
+const WORDS: usize = 9;
 
 /// The options of the scheduler's decisions (Coop §3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,9 @@ pub struct Options {
     /// Service time of the task server (ECalls-05 §4.2) per period, in [`WindowOrder::Dwcs`]; zero:
     /// no task server.
     pub server: Duration,
+    /// The kernel ends the scheduler if a thread waits for so long; at most 30 s. A thread that has
+    /// waited for a third of that has a turn, whatever its share is.
+    pub watchdog: Duration,
 }
 
 /// The order in which windows are served (ECalls-05 §4.1).
@@ -50,6 +53,7 @@ impl Default for Options {
             reserve_percent: 5,
             windows: WindowOrder::Spread,
             server: Duration::ZERO,
+            watchdog: Duration::from_secs(30),
         }
     }
 }
@@ -70,15 +74,30 @@ impl Options {
                 WindowOrder::Dwcs => 0,
                 WindowOrder::Spread => 1,
             },
+            nanoseconds(self.watchdog),
         ]
+    }
+
+    /// `timeout_ms` of the kernel's table of a scheduler.
+    pub(super) fn timeout_ms(&self) -> u32 {
+        u32::try_from(self.watchdog.as_millis()).unwrap_or(u32::MAX)
     }
 
     /// The options from `setting`. `None`: it is of another version.
     pub(super) fn from_words(bytes: &[u8]) -> Option<Options> {
         let (words, rest) = bytes.as_chunks::<8>();
         let words: [[u8; 8]; WORDS] = words.try_into().ok().filter(|_| rest.is_empty())?;
-        let [_, period, slice_min, slack, ahead, reserve, server, order] =
-            words.map(u64::from_ne_bytes);
+        let [
+            _,
+            period,
+            slice_min,
+            slack,
+            ahead,
+            reserve,
+            server,
+            order,
+            watchdog,
+        ] = words.map(u64::from_ne_bytes);
         Some(Options {
             period: Duration::from_nanos(period),
             slice_min: Duration::from_nanos(slice_min),
@@ -90,11 +109,12 @@ impl Options {
                 _ => WindowOrder::Spread,
             },
             server: Duration::from_nanos(server),
+            watchdog: Duration::from_nanos(watchdog),
         })
     }
 }
 
-fn nanoseconds(time: Duration) -> u64 {
+pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -109,6 +129,7 @@ mod tests {
                 reserve_percent,
                 windows: WindowOrder::Dwcs,
                 server: Duration::from_micros(250),
+                watchdog: Duration::from_secs(5),
                 ..Options::default()
             };
             let bytes: Vec<u8> = options

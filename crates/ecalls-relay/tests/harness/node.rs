@@ -21,6 +21,9 @@ use zenoh::{Config, Session, Wait};
 
 use super::{PATIENCE, Process, QUIET, folder, relay, start};
 
+/// The longest lease that a relay takes, for hosts of tests that a busy machine may stop for long.
+pub const LEASE_MS: u64 = 60_000;
+
 /// A relay and where it is.
 pub struct Node {
     pub process: Process,
@@ -189,6 +192,7 @@ pub fn client(protocol: &str, port: u16) -> Config {
     for (key, value) in [
         ("mode", "\"client\"".to_owned()),
         ("scouting/multicast/enabled", "false".to_owned()),
+        ("transport/link/tx/lease", LEASE_MS.to_string()),
         (
             "connect/endpoints",
             format!("[\"{protocol}/127.0.0.1:{port}\"]"),

@@ -24,6 +24,9 @@ type Kept = MutexGuard<'static, Option<Scheduler>>;
 
 pub(crate) const MS: u64 = 1_000_000;
 
+/// The kernel ends a test's scheduler that lets a thread wait for so long.
+pub(crate) const WATCHDOG: Duration = Duration::from_secs(6);
+
 /// One core for all tests of a program: it takes seconds to load, emulated. So does the part of it
 /// that the first named slot loads, in the thread that names it: no test counts that as its share.
 pub(crate) fn shared_core() -> Option<&'static Ecalls> {
@@ -57,6 +60,14 @@ fn lock() -> Option<(&'static Ecalls, Kept)> {
     Some((shared_core()?, kept))
 }
 
+/// What the tests' schedulers have in common.
+pub(crate) fn options() -> Options {
+    Options {
+        watchdog: WATCHDOG,
+        ..Options::default()
+    }
+}
+
 /// No test's scheduler runs while this is held.
 pub(crate) fn alone() -> Option<(&'static Ecalls, Kept)> {
     let (ecalls, mut kept) = lock()?;
@@ -67,7 +78,7 @@ pub(crate) fn alone() -> Option<(&'static Ecalls, Kept)> {
 pub(crate) fn start() -> Option<Stage> {
     let (ecalls, mut kept) = lock()?;
     let running = kept.take().filter(|scheduler| scheduler.ended().is_none());
-    Some(Stage::begin(running, &Options::default(), ecalls, kept))
+    Some(Stage::begin(running, &options(), ecalls, kept))
 }
 
 /// One that decides otherwise than those of other tests, and is kept for none of them.
@@ -107,7 +118,7 @@ impl Stage {
             .unwrap_or_else(|| Scheduler::start(ecalls.access(), options).expect("a scheduler"));
         Stage {
             before,
-            usual: *options == Options::default(),
+            usual: *options == self::options(),
             scheduler,
             ecalls,
             kept,
@@ -136,7 +147,10 @@ impl Stage {
             "the kernel has not thrown it out"
         );
         let overdue = self.counts().overdue;
-        assert_eq!(overdue, 0, "threads have waited for ten seconds");
+        assert_eq!(
+            overdue, 0,
+            "threads have waited for a third of the watchdog's time"
+        );
         self.keep();
     }
 
@@ -156,7 +170,7 @@ impl Stage {
     pub(crate) fn restart(self, between: Duration) -> Stage {
         let (ecalls, kept) = self.stop();
         thread::sleep(between);
-        Stage::begin(None, &Options::default(), ecalls, kept)
+        Stage::begin(None, &options(), ecalls, kept)
     }
 }
 

@@ -20,7 +20,7 @@ use ecalls_abi::coop::{COOP_COOPERATIVE, COOP_DEMOTED, COOP_NONE};
 use ecalls_abi::sched::WHY_EVENT;
 use ecalls_kernel::scheduler::{self, Options, Scheduler};
 use harness::stage::{
-    Ends, MS, Poller, Stage, again, burn, jain, measured, pin, spin, start, window, windowed,
+    Ends, MS, Poller, Stage, again, alone, burn, jain, measured, pin, spin, start, window, windowed,
 };
 
 /// On an emulated machine a thread may need longer than its slack for nothing, and is demoted for
@@ -283,6 +283,20 @@ fn a_second_one_is_refused_and_leaves_the_first_alone() {
     thread::sleep(Duration::from_millis(5));
     assert!(stage.counts().chosen.iter().sum::<u64>() > 0, "it goes on");
     stage.end();
+}
+
+/// The kernel is told of the watchdog, and allows 30 s.
+#[test]
+fn a_watchdog_that_the_kernel_does_not_allow_is_refused() {
+    let Some((ecalls, _alone)) = alone() else {
+        return;
+    };
+    let options = Options {
+        watchdog: Duration::from_secs(31),
+        ..Options::default()
+    };
+    let refused = Scheduler::start(ecalls.access(), &options).expect_err("too long");
+    assert!(refused.to_string().contains("attach"), "{refused}");
 }
 
 #[test]

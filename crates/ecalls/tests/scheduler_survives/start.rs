@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ecalls_kernel::scheduler::{Options, Scheduler};
+use ecalls_kernel::scheduler::Scheduler;
 use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
 
 use super::harness::{
     self,
-    stage::{Ends, cpu_ns, spin, start},
+    stage::{Ends, cpu_ns, options, spin, start},
 };
 
 const HOGS: usize = 8;
@@ -31,7 +31,7 @@ fn it_starts_beside_hogs_without_waiting_for_them_and_leaves_nothing() {
     let Some(stage) = start() else { return };
     // What the first one loads of the core stays.
     let (ecalls, alone) = stage.stop();
-    let begin = || Scheduler::start(ecalls.access(), &Options::default());
+    let begin = || Scheduler::start(ecalls.access(), &options());
     thread::sleep(Duration::from_secs(1));
     let before = objects();
     let stop = &AtomicBool::new(false);

@@ -14,6 +14,7 @@ use ecalls_kernel::Error;
 use ecalls_kernel::handler::Handler;
 use ecalls_kernel::lane;
 use ecalls_kernel::subscription::{HostedSubscription, Request};
+use ecode::data_format;
 
 use super::{Context, No, Result, done};
 use crate::client::{Held, Reply};
@@ -30,12 +31,27 @@ pub struct Wanted<'a> {
     pub body: &'a Subscribe,
     /// Its handlers in E-code, by action.
     pub handlers: &'a [(usize, Handler)],
+    /// The formats of these handlers' inputs, by action.
+    pub inputs: &'a [(usize, String)],
+    /// The format of the data behind the last of them.
+    pub output: &'a str,
+}
+
+impl Wanted<'_> {
+    /// The format of the data that an action gets.
+    fn format(&self, action: usize) -> &str {
+        let mut inputs = self.inputs.iter();
+        let next = inputs.find(|(at, _)| *at >= action);
+        next.map_or(self.output, |(_, format)| format)
+    }
 }
 
 /// The decision about a request.
 #[derive(Clone, Debug)]
 pub struct Decided {
     actions: Vec<Action>,
+    /// The action that sends to a channel, and the channel's format.
+    remote: Option<(usize, String)>,
     channel: Option<Id>,
     receiver: Receiver,
     scope: Scope,
@@ -43,8 +59,14 @@ pub struct Decided {
 
 /// Installs a subscription without handlers in E-code.
 pub fn subscribe(context: &mut Context<'_>, body: &Subscribe) -> Result<Reply> {
-    let handlers = &[];
-    install(context, &Wanted { body, handlers }).map(done)
+    let info = context.core.service_info(body.service)?;
+    let wanted = Wanted {
+        body,
+        handlers: &[],
+        inputs: &[],
+        output: info.format(),
+    };
+    install(context, &wanted).map(|(id, _)| done(id))
 }
 
 /// Decides about a subscription without installing it.
@@ -67,11 +89,13 @@ pub fn look(context: &Context<'_>, body: &Subscribe) -> Result<Decided> {
             "0 or 1: it coalesces",
         ));
     }
-    let mut actions = actions.to_vec();
-    for action in &mut actions {
+    let (mut actions, mut remote) = (actions.to_vec(), None);
+    for (at, action) in actions.iter_mut().enumerate() {
         check(context, action)?;
         if action.kind == ACTION_HANDLER && action.handler == HANDLER_REMOTE {
-            action.argument = publish(context, action.argument[1])?;
+            let (argument, format) = publish(context, action.argument[1])?;
+            action.argument = argument;
+            remote = Some((at, format));
         }
     }
     let channel = match body.channel {
@@ -82,24 +106,37 @@ pub fn look(context: &Context<'_>, body: &Subscribe) -> Result<Decided> {
     let scope = decide(context, body.service, &receiver, &actions)?;
     Ok(Decided {
         actions,
+        remote,
         channel,
         receiver,
         scope,
     })
 }
 
-/// Installs a subscription and returns its id.
+/// Installs a subscription and returns its id; and the action that sends to a channel, with the
+/// channel's format.
 ///
 /// # Errors
-/// As [`look`], and those of the kernel side.
-pub fn install(context: &mut Context<'_>, wanted: &Wanted<'_>) -> Result<u32> {
-    let Wanted { body, handlers } = *wanted;
+/// As [`look`], another format than the channel's, and those of the kernel side.
+pub fn install(
+    context: &mut Context<'_>,
+    wanted: &Wanted<'_>,
+) -> Result<(u32, Option<(usize, String)>)> {
+    let Wanted { body, handlers, .. } = *wanted;
     let Decided {
         actions,
+        remote,
         channel,
         receiver,
         scope,
     } = look(context, body)?;
+    if let Some((at, expected)) = &remote {
+        fits(
+            wanted.format(*at),
+            expected,
+            "the format of the channel to which it is sent",
+        )?;
+    }
     let texts = handlers.len() as u64;
     let amounts = Amounts::NONE
         .and(Resource::Subscriptions, 1)
@@ -131,7 +168,22 @@ pub fn install(context: &mut Context<'_>, wanted: &Wanted<'_>) -> Result<u32> {
         .client
         .subscriptions
         .insert(id, Held { thing, charge });
-    Ok(id)
+    Ok((id, remote))
+}
+
+/// Checks that data have the format that is expected.
+///
+/// # Errors
+/// They have another one.
+pub fn fits(given: &str, expected: &str, whose: &str) -> Result<()> {
+    match data_format::is_same(given, expected) {
+        true => Ok(()),
+        false => Err(No::invalid(
+            "the format of the data",
+            format!("`{given}`"),
+            &format!("{whose}, `{expected}`"),
+        )),
+    }
 }
 
 /// Ends a subscription.
@@ -193,8 +245,9 @@ fn decide(
     Ok(context.policy.subscribe(who, &service, receiver, actions)?)
 }
 
-/// The arguments of `remote` for the channel with this id, if the client may publish there.
-fn publish(context: &Context<'_>, id: u64) -> Result<[u64; 3]> {
+/// The arguments of `remote` for the channel with this id, and its format, if the client may
+/// publish there.
+fn publish(context: &Context<'_>, id: u64) -> Result<([u64; 3], String)> {
     context.policy.publish(&context.client.who, id)?;
     lane::remote(context.core, id)?.ok_or_else(|| {
         No::from(Error::Unknown {

@@ -15,7 +15,7 @@ use ecalls_kernel::upload::{self, Text};
 use ecalls_kernel::{Error, now_ns};
 use ecode::source::Source;
 
-use super::subscription::{self, Wanted};
+use super::subscription::{self, Wanted, fits};
 use super::{Context, No, Result, done};
 use crate::client::Reply;
 use crate::compiler::cap;
@@ -125,6 +125,16 @@ fn placed(context: &Context<'_>, body: &ReplaceHandler) -> Result<(u32, bool, St
     Ok((held.thing.service(), has_channel, input.clone()))
 }
 
+/// The format that the rest of the chain expects of a handler to be replaced, if anything there
+/// depends on it.
+fn behind<'a>(context: &'a Context<'_>, body: &ReplaceHandler) -> Option<&'a str> {
+    let inputs = context.client.inputs.get(&body.subscription)?;
+    let action = usize::try_from(body.action).unwrap_or(usize::MAX);
+    let later = inputs.iter().filter(|(at, _)| *at > action);
+    let next = later.min_by_key(|(at, _)| *at);
+    next.map(|(_, format)| format.as_str())
+}
+
 impl Plan {
     /// The next job. `None`: all texts are compiled.
     pub fn next_job(&self, serial: u32) -> Option<Job> {
@@ -180,13 +190,24 @@ pub fn finish(context: &mut Context<'_>, plan: Plan) -> Result<Reply> {
             let wanted = Wanted {
                 body: &body,
                 handlers: &plan.handlers,
+                inputs: &plan.inputs,
+                output: &plan.input,
             };
-            let id = subscription::install(context, &wanted)?;
-            context.client.inputs.insert(id, plan.inputs);
+            let (id, remote) = subscription::install(context, &wanted)?;
+            let mut inputs = plan.inputs;
+            inputs.extend(remote);
+            context.client.inputs.insert(id, inputs);
             Ok(done(id))
         }
         Then::Replace(body) => {
             placed(context, &body)?;
+            if let Some(expected) = behind(context, &body) {
+                fits(
+                    &plan.input,
+                    expected,
+                    "that for which the rest of the chain was made",
+                )?;
+            }
             let held = context.client.subscriptions.get(&body.subscription);
             let held = held.ok_or_else(|| No::from(Error::Closed("the subscription")))?;
             for (action, handler) in &plan.handlers {

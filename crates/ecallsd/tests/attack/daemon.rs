@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use ecalls::Ecalls;
 
+use crate::remote::OPEN;
 use crate::running::{Daemon, PATIENCE, program};
 
 /// Users whose limits are small and known: quotas.rs goes to their edges.
@@ -128,7 +129,8 @@ fn configuration(further: &str) -> String {
          [[allow]]\nusers = [{}]\nlimits = {{ connections = 4, channels = 3, subscriptions = 3, \
          services = 2, timers = 2, bytes = \"2M\", descriptors = 64, queued_events = 16, \
          events_up_per_s = 1000, events_up_burst = 10, events_raised_per_s = 1000, \
-         events_raised_burst = 10, requests_per_s = 200, requests_burst = 50 }}\n{further}",
+         events_raised_burst = 10, requests_per_s = 200, requests_burst = 50 }}\n\
+         [[allow]]\nservices = [{OPEN:?}]\npublish = true\n{further}",
         users.join(", "),
     )
 }

@@ -25,6 +25,7 @@ mod messages;
 mod own;
 mod quotas;
 mod raw;
+mod remote;
 mod revocation;
 #[path = "../harness/running.rs"]
 mod running;
@@ -66,6 +67,7 @@ const THEMES: &[&[Test]] = &[
     load::TESTS,
     own::TESTS,
     activations::TESTS,
+    remote::TESTS,
 ];
 
 const ROLES: &[actor::Roles] = &[
@@ -84,6 +86,7 @@ const ROLES: &[actor::Roles] = &[
     load::ROLES,
     own::ROLES,
     activations::ROLES,
+    remote::ROLES,
 ];
 
 fn main() -> ExitCode {

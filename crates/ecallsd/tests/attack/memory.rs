@@ -143,10 +143,15 @@ impl Loop {
 
 /// Registers a service of this process.
 pub(crate) fn register(raw: &mut Raw) -> (u32, String) {
+    register_with(raw, "u64 value")
+}
+
+/// The same with another format.
+pub(crate) fn register_with(raw: &mut Raw, format: &str) -> (u32, String) {
     let mut info = ServiceInfo::new_zeroed();
     let name = format!("loop-{}-{}", std::process::id(), raw.next_number());
     text::write(&mut info.name, &name).expect("short");
-    text::write(&mut info.format, "u64 value").expect("short");
+    text::write(&mut info.format, format).expect("short");
     text::write(&mut info.kinds, "one").expect("short");
     let index = raw.value(&Request::RegisterService(info));
     let index = index.unwrap_or_else(|no| panic!("{}", tell(&no)));

@@ -107,7 +107,7 @@ fn file(bytes: &[u8], seals: SealFlags) -> OwnedFd {
     file
 }
 
-fn text_file(text: &str) -> OwnedFd {
+pub(crate) fn text_file(text: &str) -> OwnedFd {
     let upload = Upload::new("attack.ec", &["least"], text).expect("a small text");
     file(&[upload.as_bytes(), text.as_bytes()].concat(), SEALS)
 }

@@ -80,7 +80,7 @@ impl Flattener<'_> {
     }
 
     fn address(&mut self, address: Address) -> There {
-        let at = self.layout.begin(address.region) as u32 + address.offset;
+        let at = self.layout.section(address.region).start as u32 + address.offset;
         let distance = match address.index {
             Some(index) => Operand::Register(index.register),
             None => Operand::Constant(0),

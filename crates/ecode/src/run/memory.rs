@@ -7,10 +7,10 @@
 use std::ops::Range;
 
 use super::code::put_at;
+use super::machine::Ended;
 use crate::frame::at;
 use crate::ir::{Instruction, Op, Program, Region};
 use crate::limits;
-use crate::source::Span;
 use crate::tree::Fault;
 
 /// Bytes of a frame before its output.
@@ -25,9 +25,9 @@ pub struct Memory {
     layout: Layout,
 }
 
-/// Where each section begins.
+/// Where the section of each region lies in a program's memory.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub struct Layout {
     frame: usize,
     output: usize,
     locals: usize,
@@ -38,7 +38,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn new(program: &Program) -> Layout {
+    /// That of a program's memory.
+    pub fn new(program: &Program) -> Layout {
         let input = (at::EVENT_DATA + program.input).next_multiple_of(8) as usize;
         let output = input + HEAD;
         let locals = output + program.output as usize;
@@ -58,18 +59,23 @@ impl Layout {
         }
     }
 
-    /// Where a region begins.
-    pub(super) fn begin(&self, region: Region) -> usize {
+    /// The bytes of a region. That of the frame includes the effects.
+    pub fn section(&self, region: Region) -> Range<usize> {
         match region {
-            Region::Event => 0,
-            Region::Input => at::EVENT_DATA as usize,
-            Region::Frame => self.frame,
-            Region::Output => self.output,
-            Region::Locals => self.locals,
-            Region::State => self.state,
-            Region::Attributes => self.attributes,
-            Region::Sinks => self.sinks,
+            Region::Event => 0..at::EVENT_DATA as usize,
+            Region::Input => at::EVENT_DATA as usize..self.frame,
+            Region::Frame => self.frame..self.output,
+            Region::Output => self.output..self.locals,
+            Region::Locals => self.locals..self.state,
+            Region::State => self.state..self.attributes,
+            Region::Attributes => self.attributes..self.sinks,
+            Region::Sinks => self.sinks..self.end,
         }
+    }
+
+    /// All bytes of the memory.
+    pub fn bytes(&self) -> usize {
+        self.end
     }
 }
 
@@ -244,9 +250,9 @@ impl Memory {
     }
 
     /// After a run.
-    pub(super) fn end(&mut self, fuel: u32, ended: Result<i64, (Fault, Option<Span>)>) {
-        self.put_word(at::FUEL, fuel);
-        match ended {
+    pub(super) fn end(&mut self, ended: &Ended) {
+        self.put_word(at::FUEL, ended.fuel);
+        match ended.result {
             Ok(result) => self.put_frame(at::RESULT, result as u64),
             Err((fault, span)) => {
                 self.put_word(at::FAULT, fault as u32);

@@ -8,7 +8,7 @@ use rustix::net::sockopt::set_socket_linger;
 
 use crate::server::{Server, each, rest};
 
-const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+pub(crate) const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
 fn is_served(server: &Server) -> bool {
     server
@@ -17,7 +17,7 @@ fn is_served(server: &Server) -> bool {
 }
 
 /// Waits for as long as it takes, or for a test's time.
-fn until(mut what: impl FnMut() -> bool) -> bool {
+pub(crate) fn until(mut what: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + Duration::from_secs(60);
     while !what() {
         if Instant::now() > end {
@@ -29,7 +29,7 @@ fn until(mut what: impl FnMut() -> bool) -> bool {
 }
 
 /// Reads the answer to one `GET` of the small page.
-fn read_page(stream: &mut TcpStream) {
+pub(crate) fn read_page(stream: &mut TcpStream) {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"<p>small</p>\n") {
         let mut part = [0; 512];

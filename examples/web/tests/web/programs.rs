@@ -1,37 +1,7 @@
 //! Clients that others wrote: they get what they asked for, and none of their requests fails.
 
-use std::process::Command;
-
+use crate::client::{browse, is_night, number, run};
 use crate::server::{BIG, each};
-
-/// What a program prints; `None`: it is not installed.
-fn run(program: &str, arguments: &[&str]) -> Option<String> {
-    let Ok(output) = Command::new(program).args(arguments).output() else {
-        eprintln!("not tested: {program} is not installed (tools/setup test)");
-        return None;
-    };
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {text}{errors}"
-    );
-    Some(text)
-}
-
-/// The number after `label`.
-fn number(text: &str, label: &str) -> u64 {
-    let after = text
-        .split(label)
-        .nth(1)
-        .unwrap_or_else(|| panic!("{label}: {text}"));
-    let digits: String = after
-        .trim_start()
-        .chars()
-        .take_while(char::is_ascii_digit)
-        .collect();
-    digits.parse().unwrap_or_else(|_| panic!("{label}: {text}"))
-}
 
 #[test]
 fn curl_gets_files_and_heads_over_one_connection() {
@@ -110,5 +80,16 @@ fn h2load_pipelines_without_a_failure() {
             text.contains("4000 2xx, 0 3xx, 0 4xx, 0 5xx"),
             "{mode}: {text}"
         );
+    });
+}
+
+#[test]
+fn browser_loads_a_page_with_all_that_belongs_to_it() {
+    if !is_night() {
+        eprintln!("not tested: a browser is for `make nightly`");
+        return;
+    }
+    each(&[], |server, mode| {
+        browse(mode, server.folder(), &server.url(""));
     });
 }

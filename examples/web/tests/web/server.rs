@@ -87,12 +87,8 @@ impl Server {
         None
     }
 
-    /// A connection whose calls fail after a time in which the test has failed.
     pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.addresses[0]).expect("it listens");
-        stream.set_read_timeout(Some(HANGS)).expect("not zero");
-        stream.set_write_timeout(Some(HANGS)).expect("not zero");
-        stream
+        connect(self.addresses[0])
     }
 
     /// Sends all, and returns what comes until the server ends the connection.
@@ -149,6 +145,14 @@ impl Drop for Server {
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// A connection whose calls fail after a time in which the test has failed.
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(HANGS)).expect("not zero");
+    stream.set_write_timeout(Some(HANGS)).expect("not zero");
+    stream
 }
 
 /// What still comes.

@@ -12,14 +12,14 @@ use ecalls::Subscription;
 use ecalls_abi::wire::{WIRE_PORT, Wire, text_id};
 use ecalls_channel::Channel;
 use ecalls_channel::frame::{self, Origin, Submission};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::web::failed;
 use super::web::net::Net;
 use super::{SINKS, Stage, burst_ns, mqtt, peer, sink};
 use crate::bench::Bench;
+use crate::bench::network::within;
 use crate::bench::rows::Section;
-use crate::bench::timing::{MEAN, Value, os, silent};
+use crate::bench::timing::{MEAN, Value, silent};
 use crate::exit::{Failure, Outcome};
 
 pub(super) const SECTION: Section = Section {
@@ -148,17 +148,8 @@ impl Other {
         ] {
             net.ip(arguments).map_err(failed)?;
         }
-        // A thread that is in the other network, until it has its socket.
-        let open = || -> Result<UdpSocket, Failure> {
-            let file = std::fs::File::open(format!("/proc/{pid}/ns/net"))?;
-            let kind = Some(LinkNameSpaceType::Network);
-            move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), kind)
-                .map_err(|error| os("entering a network", error))?;
+        let lane = within(pid, || {
             Ok(UdpSocket::bind((Ipv4Addr::UNSPECIFIED, WIRE_PORT))?)
-        };
-        let lane = std::thread::scope(|scope| {
-            let opened = scope.spawn(open).join();
-            opened.map_err(|_| silent("a socket in another network"))?
         })?;
         Ok(Other { _net: net, lane })
     }

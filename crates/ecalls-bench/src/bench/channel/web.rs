@@ -16,7 +16,7 @@
 mod load;
 #[allow(dead_code, reason = "the example uses more of it")]
 #[path = "../../../../../examples/cluster-web/net.rs"]
-pub(super) mod net;
+pub(in crate::bench) mod net;
 #[path = "../../../../../examples/cluster-web/serve.rs"]
 mod serve;
 

@@ -22,7 +22,7 @@ use ecode::source::Source;
 use ecode_judge::interpret::{Run, Stopped};
 
 use super::super::Bench;
-use super::super::timing::{MEAN, Value};
+use super::super::timing::{Effort, MEAN, Value};
 use crate::exit::{Code, Failure};
 
 /// Runs of a batch.
@@ -70,11 +70,11 @@ pub(crate) const ROWS: &[&str] = &[
 ];
 
 /// A handler that exists in both languages.
-struct Program {
-    name: &'static str,
-    text: &'static str,
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    pub(super) text: &'static str,
     /// The event's data.
-    data: fn() -> Vec<u8>,
+    pub(super) data: fn() -> Vec<u8>,
     rows: Rows,
 }
 
@@ -86,7 +86,7 @@ struct Rows {
     user: &'static str,
 }
 
-const PROGRAMS: &[Program] = &[
+pub(super) const PROGRAMS: &[Program] = &[
     Program {
         name: "paper",
         text: include_str!("../../../../../tests/ecode/compare/paper.ec"),
@@ -191,7 +191,8 @@ fn one(bench: &Bench, handwritten: &Handwritten, program: &Program) -> Result<Ve
         let ns = by_hand(bench, handwritten, program, &event)?;
         Value::ns(rows.kernel[1], ns, MEAN, "the same, in C by clang -O2")
     };
-    let user = in_user_space(bench, &compiled, &data)?;
+    let machine = Machine::new(&compiled.program);
+    let user = in_user_space(bench.effort, machine, &compiled.program, &data)?;
     let (there, loaded) = (compiled.object.instructions.len(), instructions.len());
     Ok(vec![
         count(rows.executed[0], ours, "executed for an event"),
@@ -320,11 +321,15 @@ fn mean(before: (u64, u64), after: (u64, u64)) -> f64 {
 }
 
 /// Time of a run in user space in ns, with the time of writing the data.
-fn in_user_space(bench: &Bench, compiled: &Compiled, data: &[u8]) -> Result<f64, Failure> {
-    let mut machine = Machine::new(&compiled.program);
-    let mut memory = ecode::run::Memory::new(&compiled.program);
-    let rounds = bench.effort.rounds(10 * ROUNDS);
-    bench.effort.best(|| {
+pub(super) fn in_user_space(
+    effort: Effort,
+    mut machine: Machine,
+    program: &ecode::ir::Program,
+    data: &[u8],
+) -> Result<f64, Failure> {
+    let mut memory = ecode::run::Memory::new(program);
+    let rounds = effort.rounds(10 * ROUNDS);
+    effort.best(|| {
         let begin = Instant::now();
         for _ in 0..rounds {
             memory.set_input(std::hint::black_box(data));

@@ -63,6 +63,7 @@ pub(super) enum Subject {
     Python,
     Go,
     Ffplay,
+    Mpv,
     /// What watching the kernel's timers costs a thread that has nothing to do with it.
     Hook,
 }
@@ -100,6 +101,7 @@ pub(super) fn runs() -> Vec<Run> {
         run(Subject::Python, "coop_python", "Python with asyncio", LATE),
         run(Subject::Go, "coop_go", "Go with time.Sleep", LATE),
         run(Subject::Ffplay, "coop_ffplay", "ffplay, 30 frames/s", LATE),
+        run(Subject::Mpv, "coop_mpv", "mpv, 30 frames/s", LATE),
         run(
             Subject::Hook,
             "coop_hook",
@@ -107,7 +109,7 @@ pub(super) fn runs() -> Vec<Run> {
             &[Figure::Arm],
         ),
     ];
-    runs[4].rows[0].source = "without other load";
+    runs[5].rows[0].source = "without other load";
     runs
 }
 

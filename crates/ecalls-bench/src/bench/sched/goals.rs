@@ -53,6 +53,7 @@ const ANYWHERE: &[Goal] = &[
     goal("coop_python", Figure::P99, Bound::OfEevdf(0.2)),
     goal("coop_go", Figure::P99, Bound::OfEevdf(0.2)),
     goal("coop_ffplay", Figure::P99, Bound::OfEevdf(0.2)),
+    goal("coop_mpv", Figure::P99, Bound::OfEevdf(0.2)),
     goal("ecalls_fig3_8", Figure::P99, Bound::AtMost(1000.0)),
     goal("ecalls_fig9_10", Figure::Fps, Bound::AtLeast(9.5)),
     goal("ecalls_fig9_10", Figure::FpsJain, Bound::AtLeast(0.99)),
@@ -93,7 +94,9 @@ const COUNTED: &[Goal] = &[
     goal("coop_go", Figure::P99, Bound::OfEevdf(0.1)),
     goal("coop_go", Figure::OwnP99, Bound::OfPlain(1.0)),
     goal("coop_ffplay", Figure::P99, Bound::AtMost(600.0)),
+    goal("coop_mpv", Figure::P99, Bound::AtMost(600.0)),
     goal("coop_ffplay", Figure::P99, Bound::OfEevdf(0.1)),
+    goal("coop_mpv", Figure::P99, Bound::OfEevdf(0.1)),
     // 200 instructions for each timer that is armed.
     goal("coop_hook", Figure::Arm, Bound::OfPlain(1.2)),
     // ns, of which the program without optimization takes a third

@@ -35,6 +35,7 @@ const REACHED: &[(&str, f64)] = &[
     // On two CPUs.
     ("ordinary_server_4_hogs_p99", 1.3),
     ("ordinary_futex", 0.85),
+    ("ordinary_switch", 0.8),
     ("ordinary_futex_timed", 0.2),
     ("ordinary_yield", 0.75),
     // On four, or not in each run.
@@ -149,6 +150,14 @@ const PROGRAMS: &[Program] = &[
         unit: "rounds/s",
         make: |_| programs::pipes(),
         beside: &[(0, RATE), (4, RATE)],
+    },
+    Program {
+        name: "switch",
+        what: "2 threads for each CPU, one of which sends to the other by a pipe that holds one \
+               message",
+        unit: "messages/s",
+        make: |_| programs::switches(),
+        beside: &[(0, RATE)],
     },
     Program {
         name: "futex",

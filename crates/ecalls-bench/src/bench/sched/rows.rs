@@ -375,6 +375,7 @@ mod tests {
         "coop_python",
         "coop_go",
         "coop_ffplay",
+        "coop_mpv",
         "coop_hook",
         "ecalls_fig3",
         "ecalls_fig9_2",

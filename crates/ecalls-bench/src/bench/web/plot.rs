@@ -17,9 +17,9 @@ const STYLE: &str = "svg { background: #fff; } text { font: 11px sans-serif; fil
                      .title { font-weight: 600; font-size: 12px; } \
                      .grid { stroke: #d9dee6; fill: none; } \
                      .line { fill: none; stroke-width: 1.6; stroke-linejoin: round; }";
-const COLOURS: [&str; 12] = [
+const COLOURS: [&str; 13] = [
     "#c2410c", "#a16207", "#2a6fdb", "#0b8f5a", "#7c3aed", "#db2777", "#0891b2", "#65a30d",
-    "#475569", "#b91c1c", "#1d4ed8", "#0f766e",
+    "#475569", "#b91c1c", "#1d4ed8", "#0f766e", "#9333ea",
 ];
 
 type Of = fn(&Line) -> Option<f64>;
@@ -55,7 +55,8 @@ pub(super) fn drawing(lines: &[Line]) -> String {
             ),
             ("fig10", "costly page, response time", "ms, median", median),
         ] {
-            let of_chart = |line: &&Line| line.row == row && line.idle == idle;
+            let of_chart =
+                |line: &&Line| (line.row, line.idle, line.clients) == (row, idle, "ours");
             let lines: Vec<&Line> = lines.iter().filter(of_chart).collect();
             if !lines.is_empty() {
                 let beside = match idle {
@@ -188,12 +189,15 @@ mod tests {
             offered_per_s,
             idle: 0,
             guard,
+            clients: "ours",
             replies_per_s: 10.0,
             refused_per_s: 0.0,
             p50_ms: Some(3.0),
             p99_ms: None,
             cpu_us_per_request: None,
             calls_per_request: None,
+            under_way: None,
+            kept_from: 0.0,
         };
         let mut lines = Vec::new();
         for row in ["fig6", "fig7", "fig9", "fig10"] {

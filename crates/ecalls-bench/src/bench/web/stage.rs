@@ -13,6 +13,7 @@ use ecalls_kernel::guard::{Guard, Mode};
 use super::super::network::ip;
 use super::super::timing::os;
 use super::Run;
+use super::httperf::Httperf;
 use super::load::{self, Answers, Clients};
 use crate::exit::{Failure, Outcome};
 use crate::output::note;
@@ -50,7 +51,7 @@ pub(super) struct Found {
     pub(super) cpu_us_per_request: Option<f64>,
     pub(super) calls_per_request: Option<f64>,
     /// The part of the time in which the server could have run and did not.
-    kept_from: f64,
+    pub(super) kept_from: f64,
 }
 
 #[derive(Debug)]
@@ -143,34 +144,58 @@ impl Stage {
             None => None,
             Some(mode) => Some(Guard::start(site.port(), mode, TARGET_NS, None)?),
         };
-        let clients = Clients {
-            port: site.port(),
-            per_s,
-            seconds,
-            path: run.path.to_owned(),
-            idle: run.idle,
-        };
-        let before = times(site.pid())?;
+        let before = times(&site.pid().to_string())?;
         let begin = Instant::now();
-        let running = self.clients(&clients)?;
-        let calls = self.counts_calls.then(|| calls_per_s(site.pid(), seconds));
-        let Some(text) = running.output(&self.stop)? else {
+        let Some((answers, calls)) = self.ask(run, &site, per_s, seconds)? else {
             return Ok(None);
         };
-        let answers: Answers = serde_json::from_str(&text)
-            .map_err(|error| os("reading the clients' output", error))?;
-        let after = times(site.pid())?;
+        let after = times(&site.pid().to_string())?;
         let cpu_us = (after.ran_ns - before.ran_ns) / 1e3;
         let elapsed_ns = begin.elapsed().as_secs_f64() * 1e9;
         let per_request = |total: f64| (answers.served > 0).then(|| total / answers.served as f64);
         let all_per_s = answers.served as f64 / seconds;
-        let calls = calls.flatten().filter(|_| answers.served > 0);
+        let calls = calls.filter(|_| answers.served > 0);
         Ok(Some(Found {
             answers,
             cpu_us_per_request: per_request(cpu_us),
             calls_per_request: calls.map(|calls| calls / all_per_s),
             kept_from: (after.waited_ns - before.waited_ns) / elapsed_ns,
         }))
+    }
+
+    /// What the clients found, and the server's system calls per second.
+    fn ask(
+        &self,
+        run: &Run,
+        site: &Site,
+        per_s: f64,
+        seconds: f64,
+    ) -> Result<Option<(Answers, Option<f64>)>, Failure> {
+        if run.clients == "httperf" {
+            let clients = Httperf {
+                port: site.port(),
+                path: run.path,
+                per_s,
+                seconds,
+            };
+            let running = clients.start(self.clients_cpu)?;
+            let found = clients.found(running, &self.stop)?;
+            return Ok(found.map(|answers| (answers, None)));
+        }
+        let running = self.clients(&Clients {
+            port: site.port(),
+            per_s,
+            seconds,
+            path: run.path.to_owned(),
+            idle: run.idle,
+        })?;
+        let calls = self.counts_calls.then(|| calls_per_s(site.pid(), seconds));
+        let Some(text) = running.output(&self.stop)? else {
+            return Ok(None);
+        };
+        let answers: Answers = serde_json::from_str(&text)
+            .map_err(|error| os("reading the clients' output", error))?;
+        Ok(Some((answers, calls.flatten())))
     }
 
     fn clients(&self, what: &Clients) -> Result<Running, Failure> {
@@ -208,14 +233,8 @@ impl Stage {
         let words = ["--events", mode, "--listen", &listen, "--backlog", &backlog];
         arguments.extend(words.map(str::to_owned));
         // Idle connections are to stay.
-        let words = [
-            "--timeout",
-            "600",
-            "--idle",
-            "600",
-            "--connections",
-            "20000",
-        ];
+        let most = run.connections.to_string();
+        let words = ["--timeout", "600", "--idle", "600", "--connections", &most];
         arguments.extend(words.map(str::to_owned));
         if run.defers {
             arguments.push("--defer".to_owned());
@@ -246,14 +265,15 @@ impl Stage {
     }
 }
 
-/// The times of a process with one thread: on a processor, and waiting for one.
-struct Times {
+/// The times of a thread: on a processor, and waiting for one.
+pub(super) struct Times {
     ran_ns: f64,
-    waited_ns: f64,
+    pub(super) waited_ns: f64,
 }
 
-fn times(pid: u32) -> Result<Times, Failure> {
-    let path = format!("/proc/{pid}/schedstat");
+/// Of a process's first thread, or of the one that `PID/task/TID` names.
+pub(super) fn times(thread: &str) -> Result<Times, Failure> {
+    let path = format!("/proc/{thread}/schedstat");
     let text = fs::read_to_string(&path).map_err(|error| os(&format!("reading {path}"), error))?;
     let mut words = text.split(' ').map_while(|word| word.parse().ok());
     match (words.next(), words.next()) {

@@ -7,15 +7,21 @@
 //! the sender that the packet was dropped. So whether it arrived there shows in `fanned`, which
 //! only this thread's packets increment. For the relay it does what that program does: it numbers
 //! the frame for each sink, and sends it.
+//!
+//! It counts what it takes of each user's ([`LaneShare`]): so the kernel side knows what a user has
+//! in the buffer.
 
 use std::mem::offset_of;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ecalls_abi::sink::{LANE_BUFFER, LaneOut, REMOTE_FAILED, REMOTE_SIZE, SINKS_MAX, Sink};
+use ecalls_abi::sink::{
+    LANE_BUFFER, LaneOut, LaneShare, REMOTE_FAILED, REMOTE_SIZE, SINKS_MAX, Sink, lane_record,
+};
+use ecalls_abi::version::USERS_MAX;
 use ecalls_abi::wire::Wire;
-use libbpf_rs::libbpf_sys::{bpf_map_create_opts, size_t};
+use libbpf_rs::libbpf_sys::{BPF_F_MMAPABLE, bpf_map_create_opts, size_t};
 use libbpf_rs::{MapHandle, MapType, RingBufferBuilder};
 use rustix::event::{PollFd, PollFlags, poll};
 use zerocopy::{FromBytes, IntoBytes};
@@ -24,10 +30,12 @@ use crate::core::lane::sink::{Outs, Sinks};
 use crate::error::{Error, Result};
 use crate::kernel::interface::{Interface, PacketSocket};
 use crate::kernel::sys;
+use crate::kernel::table::Mapped;
 use crate::kernel::worker::Worker;
 
-/// Bytes of a record in the buffer before the packet begins (`pad` of bpf/net/remote.h).
-const PAD: usize = 6;
+/// Bytes of a record in the buffer before the packet begins (bpf/net/remote.h): two for the row of
+/// its user, or 0, and four that align the rest.
+const BEFORE: usize = 6;
 
 /// Bytes of a packet before the frame: headers of Ethernet, IPv4 and UDP.
 const HEADERS: usize = 14 + 20 + 8;
@@ -45,6 +53,7 @@ pub trait Transport: std::fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Carrier {
     buffer: MapHandle,
+    shares: MapHandle,
     _worker: Worker,
 }
 
@@ -71,12 +80,28 @@ impl Carrier {
 
     /// Calls `send` with each packet.
     fn start(send: impl Fn(&[u8]) + Send + 'static) -> Result<Carrier> {
-        let buffer = buffer()?;
+        let (buffer, shares) = (buffer()?, shares()?);
         let copy = MapHandle::try_from(&buffer);
         let copy = copy.map_err(|error| Error::from_bpf("opening a buffer", &error))?;
-        let work = move |until: &OwnedFd| carry(&copy, send, until);
+        let taken: Mapped<LaneShare> = Mapped::map(&shares, USERS_MAX)?;
+        let take = move |record: &[u8]| {
+            let Some((before, packet)) = record.split_first_chunk::<BEFORE>() else {
+                return;
+            };
+            let user = u32::from(u16::from_ne_bytes([before[0], before[1]]));
+            if user > 0 && (user as usize) < USERS_MAX {
+                let bytes = lane_record(record.len() as u64);
+                // Relaxed: the kernel side learns nothing else from it.
+                taken
+                    .word(user, offset_of!(LaneShare, taken))
+                    .fetch_add(bytes, Ordering::Relaxed);
+            }
+            send(packet);
+        };
+        let work = move |until: &OwnedFd| carry(&copy, take, until);
         Ok(Carrier {
             buffer,
+            shares,
             _worker: Worker::start("ecalls-lane", "starting to send frames", work)?,
         })
     }
@@ -84,6 +109,11 @@ impl Carrier {
     /// The buffer.
     pub(crate) fn buffer(&self) -> &MapHandle {
         &self.buffer
+    }
+
+    /// What users have in it.
+    pub(crate) fn shares(&self) -> &MapHandle {
+        &self.shares
     }
 }
 
@@ -97,14 +127,23 @@ fn buffer() -> Result<MapHandle> {
         .map_err(|error| Error::from_bpf("making a channel's buffer", &error))
 }
 
+fn shares() -> Result<MapHandle> {
+    let options = bpf_map_create_opts {
+        sz: size_of::<bpf_map_create_opts>() as size_t,
+        map_flags: BPF_F_MMAPABLE,
+        ..Default::default()
+    };
+    let (bytes, rows) = (size_of::<LaneShare>() as u32, USERS_MAX as u32);
+    MapHandle::create(MapType::Array, Some("lane_share"), 4, bytes, rows, &options)
+        .map_err(|error| Error::from_bpf("making a table of users", &error))
+}
+
 /// What the thread does. If the buffer cannot be read it ends, and the buffer fills: the kernel
 /// side counts that.
-fn carry(buffer: &MapHandle, send: impl Fn(&[u8]), stop: &OwnedFd) {
+fn carry(buffer: &MapHandle, take: impl Fn(&[u8]), stop: &OwnedFd) {
     let mut builder = RingBufferBuilder::new();
     let each = |record: &[u8]| {
-        if let Some(packet) = record.get(PAD..) {
-            send(packet);
-        }
+        take(record);
         0
     };
     if builder.add(buffer, each).is_err() {

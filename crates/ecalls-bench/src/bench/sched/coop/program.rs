@@ -2,9 +2,9 @@
 //! of them.
 //!
 //! Each says when it has begun, sleeps until a time 10 ms later, computes, again and again, and
-//! prints at its end how late it was: p50 and p99 of the times after the first ones, in us. Python
-//! and ffplay are found by PATH, and ffplay says nothing. The Go program ([late.go](late.go)) is
-//! compiled where there is a compiler, or found by `ECALLS_BENCH_GO`.
+//! prints at its end how late it was: p50 and p99 of the times after the first ones, in us. Python,
+//! ffplay and mpv are found by PATH, and the last two say nothing. The Go program
+//! ([late.go](late.go)) is compiled where there is a compiler, or found by `ECALLS_BENCH_GO`.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -78,6 +78,19 @@ impl Program {
                 command.arg(found("ffplay")?);
                 command.args(["-loglevel", "quiet", "-an", "-f", "lavfi", input]);
                 command.env("SDL_VIDEODRIVER", "dummy");
+                command.stdout(Stdio::null()).stderr(Stdio::null());
+                return Ok(Program::silent(command));
+            }
+            Subject::Mpv => {
+                let input = "av://lavfi:testsrc2=size=176x144:rate=30";
+                command.arg(found("mpv")?);
+                command.args([
+                    "--no-config",
+                    "--really-quiet",
+                    "--load-scripts=no",
+                    "--no-audio",
+                ]);
+                command.args(["--vo=null", "--ao=null", input]);
                 command.stdout(Stdio::null()).stderr(Stdio::null());
                 return Ok(Program::silent(command));
             }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ecalls::now_ns;
 use rustix::event::epoll;
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use rustix::thread::{futex, sched_yield};
 use rustix::time::{ClockId, Timespec};
 
@@ -281,6 +281,25 @@ pub(super) fn pipes() -> Bodies {
         Ok(Seen::new())
     });
     Ok(vec![begins, answers])
+}
+
+/// For each CPU a thread that sends messages to another one, which holds one at a time, like
+/// stress-ng's switch.
+pub(super) fn switches() -> Bodies {
+    let mut bodies = Vec::new();
+    for _ in 0..cpus() {
+        // With DIRECT each message takes a page of its own.
+        let flags = PipeFlags::CLOEXEC | PipeFlags::DIRECT;
+        let of = |error| failed("making a pipe of one message", error);
+        let (from, to) = pipe_with(flags).map_err(of)?;
+        fcntl_setpipe_size(&to, rustix::param::page_size()).map_err(of)?;
+        bodies.push(thread(Part::Receiver(from)));
+        bodies.push(body(move |span| {
+            while now_ns() < span.end_ns && rustix::io::write(&to, &[1; MESSAGE_BYTES]).is_ok() {}
+            Ok(Seen::new())
+        }));
+    }
+    Ok(bodies)
 }
 
 /// Two threads that wake each other.
