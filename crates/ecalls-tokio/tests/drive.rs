@@ -18,7 +18,7 @@ async fn drive(events: &Loop) {
     driven.expect("it ends").expect("it runs");
 }
 
-/// Each step begins when the one before has happened: how long the process waits for a CPU is no matter.
+/// Each step begins when the one before has happened, however long the process waits for a CPU.
 #[tokio::test]
 async fn loop_and_tasks_take_turns() {
     let events = Loop::new().expect("a loop");
