@@ -54,7 +54,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 help:
 	@echo "make build      compile everything (target/release/ecalls)"
-	@echo "make relay      the relay to other hosts, and its tests (Zenoh: ten minutes the first time)"
+	@echo "make relay      the relay to other hosts (Zenoh: some minutes the first time)"
 	@echo "make arm64      the same for arm64, on another machine (target/aarch64-unknown-linux-gnu)"
 	@echo "make demo       see it work: a web server's events, then schedulers side by side (root)"
 	@echo "make test       every check that this machine can run (root runs more)"
@@ -74,10 +74,9 @@ build:
 	cargo build --release
 
 relay:
-	tools/setup build test
+	tools/setup build
 	cargo build --release --manifest-path crates/ecalls-relay/Cargo.toml --target-dir target/relay \
 		--bins --examples
-	tools/test relay
 
 arm64:
 	tools/setup build arm64
