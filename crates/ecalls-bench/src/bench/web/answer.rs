@@ -3,10 +3,12 @@
 //!
 //! The client is another host: a network namespace at the other end of a cable (veth). What a host
 //! receives, it processes on a processor of its own (receive packet steering), as if each had a
-//! network card. One client has 1, 16 or 64 requests under way all the time, so the load is what
+//! network card. The client has 1, 16 or 64 requests under way all the time, so the load is what
 //! the server has time for. The servers take turns, several times, and values are medians. For how
 //! long the server could have run and did not is told beside each: a server that other work keeps
 //! from its processor looks worse than it is.
+
+mod client;
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::mpsc;
@@ -17,6 +19,7 @@ use ecalls_answer::Cache;
 use rustix::param::clock_ticks_per_second;
 use rustix::thread::gettid;
 
+use self::client::{Client, MACS, Request};
 use super::Line;
 use super::stage::{self, Stage};
 use crate::bench::channel::net::Net;
@@ -36,6 +39,7 @@ const KEYS: usize = 64;
 /// Bytes of a value: its reply is less than three times as long as its request.
 const VALUE: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A reply that takes longer is lost.
 const LOST: Duration = Duration::from_secs(3);
 
@@ -97,21 +101,24 @@ impl Far {
         };
         steer(stage.server_cpu)?;
         within(net.pid(), || steer(stage.clients_cpu))?;
+        let [here, there] = MACS.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
         ip(&format!(
-            "link add {END} type veth peer name eth netns {}",
+            "link add {END} address {here} type veth peer name eth address {there} netns {}",
             net.pid()
         ))?;
         ip(&format!("address add {HERE}/24 dev {END}"))?;
         ip(&format!("link set {END} up"))?;
-        net.ip(&format!("address add {THERE}/24 dev eth"))
-            .and_then(|()| net.ip("link set eth up"))
-            .map_err(failed)?;
+        // Nobody there would tell it.
+        ip(&format!("neighbour add {THERE} lladdr {there} dev {END}"))?;
+        net.ip("link set eth up").map_err(failed)?;
         Ok(Far(net))
     }
 
-    fn client(&self) -> Result<UdpSocket, Failure> {
-        let open = || UdpSocket::bind((THERE, 0)).map_err(|error| os("opening a socket", error));
-        within(self.0.pid(), open)
+    /// A client of that server.
+    fn client(&self, server: SocketAddrV4) -> Result<Client, Failure> {
+        within(self.0.pid(), || {
+            Client::open("eth", THERE, server).map_err(|error| os("opening a packet socket", error))
+        })
     }
 }
 
@@ -132,13 +139,12 @@ pub(super) fn lines(stage: &Stage, effort: Effort) -> Result<Vec<Line>, Failure>
     let mut found = vec![vec![Vec::new(); kinds.len()]; SERVERS.len()];
     for _ in 0..effort.rounds {
         for (at, (server, who)) in SERVERS.iter().enumerate() {
-            let client = far.client()?;
-            let Some(server) = start(stage, server, who, &client)? else {
+            let Some((server, client)) = start(stage, &far, server, who)? else {
                 continue;
             };
             let cpus = [stage.clients_cpu, stage.server_cpu];
             let all = kinds.iter().map(|(row, under_way)| {
-                let requests = requests(ROWS[*row] == HIT);
+                let requests = requests(&client, ROWS[*row] == HIT);
                 let waited_ns = server.waited_ns()?;
                 let found = measure(&client, requests, *under_way, effort.seconds, cpus)?;
                 let kept_from = (server.waited_ns()? - waited_ns) / (effort.seconds * 1e9);
@@ -237,14 +243,12 @@ pub(super) fn bounds(lines: &[Line]) -> [Bound; 4] {
 /// Starts a server on its processor, with all keys; `None`: it is not installed.
 fn start(
     stage: &Stage,
+    far: &Far,
     server: &str,
     who: &str,
-    client: &UdpSocket,
-) -> Result<Option<Server>, Failure> {
-    let failed = |error| os("opening a socket", error);
-    client.set_read_timeout(Some(LOST)).map_err(failed)?;
+) -> Result<Option<(Server, Client)>, Failure> {
     let cpu = stage.server_cpu;
-    let at = free_address().map_err(failed)?;
+    let at = free_address().map_err(|error| os("opening a socket", error))?;
     let started = if server == "memcached" {
         let Some(program) = find(server) else {
             note(format_args!("not measured: {server} is not installed"));
@@ -272,26 +276,32 @@ fn start(
             .map_err(|error| os("starting the cache", error))?;
         Server::Ours { serving, thread }
     };
-    client.connect(at).map_err(failed)?;
+    let client = far.client(at)?;
+    let wait_at_most = |time| {
+        let set = client.wait_at_most(time);
+        set.map_err(|error| os("waiting for a cache", error))
+    };
     // Until it listens.
+    wait_at_most(LOOK_AGAIN)?;
     let end = Instant::now() + PATIENCE;
-    while ask(client, &get("x")).is_err() {
-        if Instant::now() > end || stage.stop.sleep(Duration::from_millis(5)) {
+    while ask(&client, &get("x")).is_err() {
+        if Instant::now() > end || stage.stop.is_set() {
             return Err(os("starting a cache", format!("{server} does not answer")));
         }
     }
+    wait_at_most(LOST)?;
     for key in 0..KEYS {
         let text = format!(
             "set {} 0 0 {VALUE}\r\n{}\r\n",
             name(key, true),
             "v".repeat(VALUE)
         );
-        ask(client, &frame(&text))
+        ask(&client, &frame(&text))
             // So that ours has it in a cell.
-            .and_then(|()| ask(client, &get(&name(key, true))))
+            .and_then(|()| ask(&client, &get(&name(key, true))))
             .map_err(|error| os("filling a cache", error))?;
     }
-    Ok(Some(started))
+    Ok(Some((started, client)))
 }
 
 impl Server {
@@ -314,12 +324,12 @@ impl Server {
     }
 
     /// Ends it, and looks whether the kernel has answered.
-    fn end(self, client: &UdpSocket) -> Result<(), Failure> {
+    fn end(self, client: &Client) -> Result<(), Failure> {
         let Server::Ours { serving, .. } = self else {
             return Ok(());
         };
         client
-            .send(&[])
+            .send(&mut client.request(&[]), 0)
             .map_err(|error| os("ending the cache", error))?;
         match serving.join() {
             Ok(Some(0)) => Err(os("measuring", "the kernel has answered nothing")),
@@ -347,9 +357,9 @@ fn get(key: &str) -> Vec<u8> {
     frame(&format!("get {key}\r\n"))
 }
 
-fn ask(client: &UdpSocket, request: &[u8]) -> std::io::Result<()> {
-    client.send(request)?;
-    client.recv(&mut [0; 2000]).map(drop)
+fn ask(client: &Client, request: &[u8]) -> std::io::Result<()> {
+    client.send(&mut client.request(request), 0)?;
+    client.receive().map(drop)
 }
 
 /// For how long these processors have been busy, in us. What the kernel does for a packet is no
@@ -374,14 +384,15 @@ fn busy_us(cpus: [usize; 2]) -> Result<f64, Failure> {
 }
 
 /// For keys that there are, or for others.
-fn requests(hits: bool) -> Vec<Vec<u8>> {
-    (0..KEYS).map(|key| get(&name(key, hits))).collect()
+fn requests(client: &Client, hits: bool) -> Vec<Request> {
+    let keys = (0..KEYS).map(|key| get(&name(key, hits)));
+    keys.map(|data| client.request(&data)).collect()
 }
 
 /// Asks with so many requests under way. Their numbers tell which one a reply belongs to.
 fn measure(
-    client: &UdpSocket,
-    mut requests: Vec<Vec<u8>>,
+    client: &Client,
+    mut requests: Vec<Request>,
     under_way: u16,
     seconds: f64,
     cpus: [usize; 2],
@@ -389,15 +400,8 @@ fn measure(
     let failed = |error| os("asking a cache", format!("a reply is lost ({error})"));
     let mut begun = vec![Instant::now(); usize::from(u16::MAX) + 1];
     let mut send = |number: u16, begun: &mut [Instant]| {
-        let request = &mut requests[usize::from(number) % KEYS];
-        request[..2].copy_from_slice(&number.to_be_bytes());
         begun[usize::from(number)] = Instant::now();
-        client.send(request).map(drop)
-    };
-    let receive = || {
-        let mut reply = [0; 2000];
-        client.recv(&mut reply)?;
-        Ok(u16::from_be_bytes([reply[0], reply[1]]))
+        client.send(&mut requests[usize::from(number) % KEYS], number)
     };
     let mut next = under_way;
     for number in 0..under_way {
@@ -406,7 +410,7 @@ fn measure(
     let mut times_ns = Vec::new();
     let (start, before_us) = (Instant::now(), busy_us(cpus)?);
     while start.elapsed().as_secs_f64() < seconds {
-        let number = receive().map_err(failed)?;
+        let number = client.receive().map_err(failed)?;
         times_ns.push(begun[usize::from(number)].elapsed().as_nanos() as f64);
         send(next, &mut begun).map_err(failed)?;
         next = next.wrapping_add(1);
@@ -414,7 +418,7 @@ fn measure(
     let replies = times_ns.len() as f64;
     let (elapsed_s, busy_us) = (start.elapsed().as_secs_f64(), busy_us(cpus)? - before_us);
     for _ in 0..under_way {
-        receive().map_err(failed)?;
+        client.receive().map_err(failed)?;
     }
     times_ns.sort_by(f64::total_cmp);
     let part = |part: f64| times_ns[(replies * part) as usize] / 1e6;
