@@ -16,19 +16,16 @@
 //! up; and so does a reply that is more than three times as long as the request, or one beyond the
 //! rate. Everything is counted ([`Answers::counts`]).
 
+mod text;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use ::ecode::Compiled;
-use ::ecode::diagnostic::Diagnostics;
 use ::ecode::environment::Environment;
-use ::ecode::run::{Machine, Memory};
 use ::ecode::source::Source as Text;
-use ecalls_abi::answer::{
-    ANSWER_DROP, ANSWER_PREFIX, ANSWER_REPLY, ANSWER_TIMES, ANSWER_UP, AnswerInput,
-};
-use ecalls_abi::zerocopy::IntoBytes;
+use ecalls_abi::answer::{ANSWER_DROP, ANSWER_PREFIX, ANSWER_REPLY, ANSWER_TIMES, ANSWER_UP};
 use ecalls_kernel::answer::{Answer, Holder, Lent};
 use ecalls_kernel::environment::of_result;
 use ecalls_kernel::handler::Handler;
@@ -36,6 +33,7 @@ use ecalls_ring::{Cells, Words};
 
 pub use ecalls_abi::answer::AnswerCount;
 pub use ecalls_kernel::answer::Plan as AnswerPlan;
+pub use text::{AnswerText, Said};
 
 use crate::{Error, Result};
 
@@ -79,8 +77,7 @@ impl Words for Source {
 pub struct Answers {
     source: Source,
     cells: Cells<Source>,
-    machine: Machine,
-    memory: Memory,
+    text: AnswerText,
     echo: usize,
     warnings: Vec<String>,
 }
@@ -91,14 +88,16 @@ fn environment() -> Environment {
             ("UP".to_owned(), ANSWER_UP.into()),
             ("DROP".to_owned(), ANSWER_DROP.into()),
         ],
+        unsaid: Some(ANSWER_UP.into()),
         ..of_result(INPUT, NO_REQUESTS)
     }
 }
 
+/// For the kernel and for user space.
 fn compile(text: &str) -> Result<(Compiled, Text)> {
     let source = Text::new("answer", text);
-    let wrong = |told: Diagnostics| Error::Ecode(told.render(&source).trim_end().to_owned());
-    let compiled = ::ecode::compile(&source, &environment()).map_err(wrong)?;
+    let compiled = ::ecode::compile(&source, &environment())
+        .map_err(|told| Error::Ecode(told.render(&source).trim_end().to_owned()))?;
     Ok((compiled, source))
 }
 
@@ -185,8 +184,7 @@ impl Answers {
         let warnings = warnings.map(|one| crate::ecode::rendered(one, text));
         Answers {
             cells: Cells::new(source.clone()),
-            machine: Machine::new(&compiled.program),
-            memory: Memory::new(&compiled.program),
+            text: AnswerText::of(compiled),
             source,
             echo,
             warnings: warnings.collect(),
@@ -247,23 +245,16 @@ impl Answers {
         self.cells.clear(cell)
     }
 
-    /// The cell that the text says for this request; `None`: it goes up, or is dropped. The run is
-    /// one in user space, with variables of its own, and of no sender.
+    /// The cell that the text says for this request of nobody; `None`: it goes up, or is dropped.
+    /// The run is one in user space, with variables of its own ([`AnswerText`]).
     pub fn cell_of(&mut self, request: &[u8]) -> Option<u32> {
         if !(self.echo.max(1)..=ANSWER_PREFIX).contains(&request.len()) {
             return None;
         }
-        let mut input = AnswerInput {
-            length: u32::try_from(request.len()).ok()?,
-            family: 0,
-            remote_port: 0,
-            remote_ip: [0; 16],
-            data: [0; ANSWER_PREFIX],
-        };
-        input.data[..request.len()].copy_from_slice(request);
-        self.memory.set_input(input.as_bytes());
-        let said = self.machine.run(&mut self.memory).ok()?;
-        u32::try_from(said).ok()
+        match self.text.says(request, None) {
+            Said::Cell(cell) => Some(cell),
+            Said::Up | Said::Drop => None,
+        }
     }
 
     /// What became of all packets that came on the interface.

@@ -55,7 +55,7 @@ pub mod timer;
 mod user;
 pub mod window;
 
-pub use answer::{AnswerHolder, AnswerPlan, Answers};
+pub use answer::{AnswerHolder, AnswerPlan, AnswerText, Answers};
 pub use channel::{Channel, ChannelBuilder};
 pub use ecalls_abi::channel::{DropReason, Layout, Lost, SlotUse};
 pub use ecalls_abi::event::Target;

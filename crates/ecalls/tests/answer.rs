@@ -11,7 +11,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ecalls::answer::AnswerCount;
+use ecalls::answer::{AnswerCount, AnswerText, Said};
 use ecalls::{AnswerPlan, Answers, Error};
 use harness::{PATIENCE, wait_until};
 use limit::{Lines, Running};
@@ -136,6 +136,47 @@ fn kernel_answers_what_is_in_cells_and_the_service_gets_the_rest() {
         // The replies themselves come on this interface, too.
         assert_eq!(counts.passed, 4, "{counts:?}");
         assert_eq!(counts.seen(), 15, "each is counted once: {counts:?}");
+    }
+}
+
+#[test]
+fn user_space_says_what_the_kernel_does() {
+    if !own_network() {
+        return;
+    }
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        for text in [
+            "length > 2 ? data[2] : UP",
+            "data[length]",
+            "DROP",
+            "-5",
+            "10000000000",
+            "250",
+            "if (length > 50) return 3;",
+            "static u32 n; n++; return n % 7;",
+            "hash(remote_ip[0] + remote_ip[15] + family) % 300",
+            "remote_port % 300",
+        ] {
+            let (service, client, at) = sockets(address);
+            let own = client.local_addr().expect("it is bound");
+            let mut answers = Answers::start(&plan(at), text).expect("they begin");
+            (0..200).for_each(|cell| assert!(answers.fill(cell, &[cell as u8; 3])));
+            let mut same = AnswerText::new(text).expect("a text");
+            let mut dropped = 0;
+            for length in [1, 3, 51, 144, 145, 1300] {
+                let datagram: Vec<u8> = (0..length).map(|at| at as u8 | 1).collect();
+                client.send(&datagram).expect("sent");
+                match same.says(&datagram, Some(own)) {
+                    Said::Cell(cell @ 0..200) => {
+                        assert_eq!(received(&client), [cell as u8; 3], "{text}: {length}");
+                    }
+                    Said::Drop => dropped += 1,
+                    _ => assert_eq!(received(&service), datagram, "{text}: {length}"),
+                }
+            }
+            assert_eq!(counts(&answers).dropped, dropped, "{text}");
+            assert!(has_nothing(&service) && has_nothing(&client), "{text}");
+        }
     }
 }
 

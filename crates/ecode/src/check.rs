@@ -198,6 +198,7 @@ impl<'a> Checker<'a> {
         Checker {
             environment,
             tree: Tree {
+                unsaid: environment.unsaid,
                 fuel: limits::FUEL,
                 constants_used: vec![false; environment.constants.len()],
                 ..Tree::default()

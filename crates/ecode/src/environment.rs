@@ -28,6 +28,8 @@ pub struct Environment {
     pub unreadable: Vec<(String, String)>,
     /// Bytes that `output` may have, if it is to take the place of an event's data.
     pub output_most: Option<u32>,
+    /// The result of a run that returns none; `None`: 1, after which the chain goes on.
+    pub unsaid: Option<i64>,
     /// Hints for names that do not exist here.
     pub naming: Naming,
 }

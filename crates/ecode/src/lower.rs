@@ -63,7 +63,7 @@ pub fn plain(tree: &Tree) -> Result<Program, Diagnostic> {
     let mut lowering = Lowering::new(tree);
     lowering.statics()?;
     lowering.statements(&tree.body)?;
-    lowering.emit(Op::Return(Operand::Constant(1)));
+    lowering.emit(Op::Return(lowering.unsaid()));
     lowering.finish()
 }
 

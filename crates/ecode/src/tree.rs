@@ -31,6 +31,8 @@ pub struct Tree {
     /// The statements that run for an event. A value that they return is a `long`; see
     /// [`Statement`].
     pub body: Vec<Statement>,
+    /// [`crate::environment::Environment::unsaid`]
+    pub unsaid: Option<i64>,
     /// Iterations of all loops in one run together.
     pub fuel: u32,
     /// The variable `input`; `None`: the text names no input.

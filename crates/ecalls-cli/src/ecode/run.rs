@@ -9,6 +9,7 @@ use ::ecode::run::Effect;
 use ::ecode::source::Source;
 use ::ecode::tree::Storage;
 use ::ecode::trial::{Left, Setting};
+use clap::ValueEnum as _;
 use serde_json::{Map, Value, json};
 
 use super::given::{self, Names};
@@ -31,7 +32,7 @@ pub(crate) struct Args {
     /// Where to run it
     #[arg(long, value_enum, default_value_t = On::User)]
     on: On,
-    /// Repeat the run, with the state kept, and print the time of one run
+    /// Repeat the run, with the state kept, and print the time of one run and how it was made
     #[arg(long, value_name = "N", default_value_t = NonZeroU64::MIN)]
     repeat: NonZeroU64,
     /// Print one JSON object
@@ -48,7 +49,10 @@ Examples:
   ecalls ecode run --service socket filter.ec --event '{\"bytes\": 2000}'
   ecalls ecode run load.ec --attributes limit \\
       --event '{\"input\": {\"load\": 0.75}, \"attributes\": {\"limit\": 1}}'
-  ecalls ecode run filter.ec --on kernel --repeat 1000 --json";
+  ecalls ecode run filter.ec --on kernel --repeat 1000 --json
+
+With --repeat 1000 or more, `user` takes machine code, in builds with the feature `native` and where
+the process may make it, otherwise the interpreter; the line \"by\" says which.";
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let (source, checked) = text::check(&args.text)?;
@@ -62,13 +66,18 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut setting = Setting::new(&checked.tree, &checked.program);
     given::take(&mut setting, &checked, &names, &given)
         .map_err(|error| Failure::usage(format!("--event: {error}")))?;
-    let mut trial = Trial::new(args.on, &source, &checked)?;
+    let runs = args.repeat.get();
+    let (mut trial, by) = Trial::of_runs(args.on, runs, &source, &checked)?;
     trial.set(&setting, checked.program.fuel);
     trial.run()?;
     let mut shown = Vec::new();
-    if args.repeat.get() > 1 {
-        let ns = trial.time(&setting, checked.program.fuel, args.repeat.get() - 1)?;
+    if runs > 1 {
+        let ns = trial.time(&setting, checked.program.fuel, runs - 1)?;
         shown.push(("ns_per_run", json!(ns)));
+        shown.push((
+            "by",
+            json!(by.to_possible_value().map(|by| by.get_name().to_owned())),
+        ));
     }
     let left = trial.left(&checked);
     shown.splice(0..0, describe(&source, &checked, &left));

@@ -18,11 +18,18 @@ use crate::output::note;
 /// Where a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum On {
-    /// In this process
+    /// In this process; of many runs, as machine code where that can be made
     User,
+    /// In this process, by the interpreter
+    Interpreter,
+    /// In this process, as machine code
+    Native,
     /// In the running kernel; needs root
     Kernel,
 }
+
+/// Runs from which on machine code, which takes up to a millisecond to make, is worth it.
+pub(crate) const MANY_RUNS: u64 = 1000;
 
 /// A program, loaded in one of the two, with the state that it keeps from run to run.
 #[derive(Debug)]
@@ -45,9 +52,15 @@ impl Trial {
     /// Loads a program. If the kernel refuses it, the message names the line of the text.
     pub(crate) fn new(on: On, source: &Source, checked: &Checked) -> Result<Trial, Failure> {
         let program = &checked.program;
-        if on == On::User {
-            let memory = Box::new(Memory::new(program));
-            return Ok(Trial::User(Machine::new(program), memory));
+        let user = |machine| Trial::User(machine, Box::new(Memory::new(program)));
+        match on {
+            On::User | On::Interpreter => return Ok(user(Machine::new(program))),
+            On::Native => {
+                let failed =
+                    |why| Failure::new(Code::Unsupported, format!("no machine code: {why}"));
+                return ecode_native::compile(program).map(user).map_err(failed);
+            }
+            On::Kernel => {}
         }
         let object = text::object(source, checked)?;
         let trial = KernelTrial::load(&object)
@@ -67,6 +80,24 @@ impl Trial {
             sinks: Vec::new(),
         };
         Ok(Trial::Kernel(Box::new(trial), Box::new(memory)))
+    }
+
+    /// Loads a program for so many runs, and tells how they are made.
+    pub(crate) fn of_runs(
+        on: On,
+        runs: u64,
+        source: &Source,
+        checked: &Checked,
+    ) -> Result<(Trial, On), Failure> {
+        if on == On::User {
+            if runs >= MANY_RUNS
+                && let Ok(trial) = Trial::new(On::Native, source, checked)
+            {
+                return Ok((trial, On::Native));
+            }
+            return Trial::of_runs(On::Interpreter, runs, source, checked);
+        }
+        Ok((Trial::new(on, source, checked)?, on))
     }
 
     /// Applies the setting to the program's memory.

@@ -86,6 +86,40 @@ fn state_is_kept_from_run_to_run() {
 }
 
 #[test]
+fn many_runs_in_user_space_say_by_what_they_were_made() {
+    let text = Text::new("many", COUNTED);
+    let times = |on, runs| {
+        let event = [text.path(), "--service", "socket", "--attributes", "limit"];
+        run(&[&event[..], &["--on", on, "--repeat", runs]].concat())
+    };
+    // Other features of a build may bring the code generator, too.
+    let plain = Text::new("plain", "return 1;");
+    let native = ecalls(&["ecode", "run", plain.path(), "--on", "native"]);
+    let has_code = native.code == 0;
+    assert!(
+        has_code || !cfg!(all(feature = "native", target_arch = "x86_64")),
+        "{native:?}"
+    );
+    assert!(
+        has_code || native.err.contains("no machine code: "),
+        "{native:?}"
+    );
+    let quick = if has_code { "native" } else { "interpreter" };
+    for (on, runs, by) in [
+        ("user", "999", "interpreter"),
+        ("user", "1000", quick),
+        ("interpreter", "1000", "interpreter"),
+    ] {
+        let left = times(on, runs);
+        assert_eq!(left["by"], by, "{on}, {runs} runs");
+        assert_eq!(left["state"]["seen"].to_string(), runs, "{on}, {runs} runs");
+    }
+    if has_code {
+        assert_eq!(times("native", "2")["by"], "native");
+    }
+}
+
+#[test]
 fn faults_are_told_by_name() {
     let endless = Text::new("endless", "for (;;) ;");
     let outside = Text::new("outside", "int a[4]; return a[event.pid];");

@@ -223,9 +223,14 @@ impl<'t> Lowering<'t> {
                 }
                 self.emit(Op::Exit(label));
             }
-            None => self.emit(Op::Return(value.unwrap_or(Operand::Constant(1)))),
+            None => self.emit(Op::Return(value.unwrap_or(self.unsaid()))),
         }
         Ok(())
+    }
+
+    /// The result of a run that returns none.
+    pub(super) fn unsaid(&self) -> Operand {
+        Operand::Constant(self.tree.unsaid.unwrap_or(1))
     }
 
     /// Expands a function. The value of a void function is 0.
