@@ -27,19 +27,25 @@ struct {
 } service_infos SEC(".maps");
 
 struct identity {
-	u32 pid;
+	u32 pid;      /* as the kernel has it; in, if is_local, as the caller's namespace has it */
 	s32 priority; /* kernel priority of its first thread: 0..99 real time, 100..139 fair */
 	u64 start_ns; /* since boot */
 	u32 uid;      /* as defined in identity.h */
-	u32 pad;
+	u32 is_local;
 	u64 program; /* changes with each execve(2) */
 	char comm[16];
 };
 
 SEC("syscall")
 int identify(struct identity *out) {
-	struct task_struct *task = bpf_task_from_pid(out->pid);
+	struct task_struct *task;
 
+	if (!out->is_local)
+		task = bpf_task_from_pid(out->pid);
+	else if (bpf_ksym_exists(bpf_task_from_vpid))
+		task = bpf_task_from_vpid(out->pid);
+	else
+		return -ENOSYS;
 	if (!task)
 		return -ESRCH;
 	/* Its last thread has exited: the reaper has run for it, or is about to. */
@@ -47,6 +53,7 @@ int identify(struct identity *out) {
 		bpf_task_release(task);
 		return -ESRCH;
 	}
+	out->pid = task->tgid;
 	out->priority = task->prio;
 	out->start_ns = task->start_boottime;
 	out->uid = uid_of(task);

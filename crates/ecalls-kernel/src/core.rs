@@ -112,7 +112,7 @@ pub struct Identity {
     /// Start time since boot, ns.
     pub start_ns: u64,
     pub uid: u32,
-    pad: u32,
+    is_local: u32,
     /// Identifies the program that the process runs: changes with each execve.
     pub program: u64,
     /// Name of its first thread.
@@ -425,14 +425,42 @@ impl Core {
     /// # Errors
     /// [`Error::Closed`] if there is no such process.
     pub fn identify(&self, pid: u32) -> Result<Identity> {
+        self.ask(pid, false)
+    }
+
+    /// The identity of the process whose id in this process's PID namespace is `pid`. That of the
+    /// result is the kernel's own, by which the core knows it.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if there is no such process; in a PID namespace other than the machine's,
+    /// [`Error::Unsupported`] before Linux 6.15.
+    pub fn identify_here(&self, pid: u32) -> Result<Identity> {
+        self.ask(pid, !owner::is_in_first_namespace())
+    }
+
+    fn ask(&self, pid: u32, is_local: bool) -> Result<Identity> {
         let mut identity = Identity {
             pid,
+            is_local: is_local.into(),
             ..Identity::default()
         };
-        if self.run("identify", identity.as_mut_bytes())? < 0 {
-            return Err(Error::Closed("the process"));
+        match self.run("identify", identity.as_mut_bytes())? {
+            0.. => Ok(identity),
+            error if error == -libc::ENOSYS => Err(Error::Unsupported {
+                feature: "core, or daemon, in a PID namespace of its own",
+                since: "Linux 6.15, or to run in the machine's, or as a client of its daemon",
+            }),
+            _ => Err(Error::Closed("the process")),
         }
-        Ok(identity)
+    }
+
+    /// This process's id as the kernel side knows it.
+    pub(crate) fn own_pid(&self) -> u32 {
+        let own = std::process::id();
+        match owner::is_in_first_namespace() {
+            true => own,
+            false => self.identify_here(own).map_or(own, |identity| identity.pid),
+        }
     }
 
     /// The number of instructions that the kernel's verifier processed to load each program.

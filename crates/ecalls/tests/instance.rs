@@ -17,8 +17,10 @@ use ecalls_abi::downcall::{self, Op};
 use ecalls_kernel::objects::FastCall;
 use harness::{PATIENCE, assert_comes_to_rest, may_load, take_until_quiet};
 use limit::Running;
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Set: this process is a host of the instance that ECALLS_INSTANCE names.
+/// Set: this process is a host of the instance that ECALLS_INSTANCE names, or (`nest`) starts one
+/// in a PID namespace of its own.
 const ROLE: &str = "ECALLS_TEST_ROLE";
 const INSTANCE: &str = "ECALLS_INSTANCE";
 
@@ -26,23 +28,47 @@ const NAMES: [&str; 3] = ["test-one", "test-two", "test-three"];
 const EVENTS: u64 = 200;
 const CALLS: i64 = 2000;
 
-fn start(instance: &str) -> Running {
+/// This binary again, in a role.
+fn again(role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this binary"));
+    command.args(["--exact", "host", "--nocapture"]);
+    command.env(ROLE, role);
     command
-        .args(["--exact", "host", "--nocapture"])
-        .env(ROLE, "host")
+}
+
+fn start(instance: &str, role: &str) -> Running {
+    let mut command = again(role);
+    command
         .env(INSTANCE, instance)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     Running::start(&mut command)
 }
 
+/// Whether the kernel finds processes by their ids in a PID namespace (Linux 6.15).
+fn knows_namespaces() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("it has one");
+    let mut numbers = release.split(['.', '-']).map_while(|one| one.parse().ok());
+    (numbers.next(), numbers.next()) >= (Some(6u32), Some(15u32))
+}
+
+/// Starts a host in a PID namespace of its own, in which other processes have its id.
+fn nest() {
+    // SAFETY: a PID namespace for children concerns no memory.
+    unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.expect("root may");
+    let ended = again("host").status().expect("it starts");
+    assert!(ended.success(), "{ended}");
+}
+
 /// Not a test: what a host does. Every host's service has the same name, its channel the same
 /// number, and its events another number.
 #[test]
 fn host() {
-    if std::env::var_os(ROLE).is_none() {
-        return;
+    let role = std::env::var(ROLE).unwrap_or_default();
+    match &*role {
+        "" => return,
+        "nest" => return nest(),
+        _ => {}
     }
     let ecalls = Ecalls::host().expect("a core");
     let mut channel = ecalls.channel().open().expect("a channel");
@@ -55,7 +81,7 @@ fn host() {
         .memory(&channel)
         .install()
         .expect("one");
-    let pid = u64::from(std::process::id());
+    let pid = u64::from(ecalls.pid());
     println!("\nready {:?} {}", channel.id(), service.index());
     let _ = std::io::stdin().lines().next();
     let caller = channel.caller();
@@ -104,7 +130,7 @@ fn hook_answers(ecalls: &Ecalls, channel: Id) {
     let returned = unsafe { libc::prctl(downcall::PRCTL, call, 0u64, 0u64, 0u64) };
     assert_eq!(
         returned.cast_unsigned(),
-        std::process::id(),
+        ecalls.pid(),
         "another core refused it"
     );
 }
@@ -121,7 +147,8 @@ fn instances_share_no_service_no_event_and_no_call() {
     }
     // One after the other: each loads a core, which takes seconds on an emulated machine.
     let started = NAMES.map(|name| {
-        let mut host = start(name);
+        let is_nested = name == NAMES[2] && knows_namespaces();
+        let mut host = start(name, if is_nested { "nest" } else { "host" });
         let mut lines = host.lines();
         let place = lines.find("ready", PATIENCE);
         (host, lines, place)
@@ -146,11 +173,8 @@ fn instances_share_no_service_no_event_and_no_call() {
 
 #[test]
 fn impossible_name_of_an_instance_is_refused() {
-    let mut command = Command::new(std::env::current_exe().expect("this binary"));
-    command
-        .args(["--exact", "host", "--nocapture"])
-        .env(ROLE, "host")
-        .env(INSTANCE, "../etc/passwd");
+    let mut command = again("host");
+    command.env(INSTANCE, "../etc/passwd");
     let ended = limit::output(&mut command, PATIENCE);
     let text = String::from_utf8_lossy(&ended.stdout).into_owned()
         + &String::from_utf8_lossy(&ended.stderr);

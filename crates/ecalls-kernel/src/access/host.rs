@@ -41,7 +41,7 @@ impl Access for Host {
     }
 
     fn pid(&self) -> u32 {
-        std::process::id()
+        self.0.own_pid()
     }
 
     fn check(&self) -> Result<()> {

@@ -5,6 +5,9 @@
 //! behalf of clients: then the client is the owner, so that the kernel side ends them with the
 //! client and accepts calls from no other process.
 
+use std::os::unix::fs::MetadataExt;
+use std::sync::LazyLock;
+
 use ecalls_abi::channel::{Id, STATE_ACTIVE};
 use libbpf_rs::{MapCore, MapFlags};
 
@@ -30,9 +33,9 @@ impl Owner {
     /// This process, without quotas.
     ///
     /// # Errors
-    /// Those of [`Core::identify`].
+    /// Those of [`Core::identify_here`].
     pub fn current(core: &Core) -> Result<Owner> {
-        Ok(Owner::new(&core.identify(std::process::id())?, 0))
+        Ok(Owner::new(&core.identify_here(std::process::id())?, 0))
     }
 
     /// Fails if the owner has ended. Objects that became active before this check are ended by the
@@ -56,6 +59,19 @@ impl Owner {
             user,
         }
     }
+}
+
+/// Whether ids of processes mean to this process what they mean to the kernel: it is in the PID
+/// namespace that the machine began with. Asked once, since the daemon may not look any more when
+/// it serves; a process stays in its namespace.
+pub(crate) fn is_in_first_namespace() -> bool {
+    /// Its number (`PROC_PID_INIT_INO`) is part of the kernel's interface: linux/nsfs.h.
+    const FIRST: u64 = 0xefff_fffc;
+    static IS_FIRST: LazyLock<bool> = LazyLock::new(|| {
+        // Without /proc it is not known, and more likely.
+        std::fs::metadata("/proc/self/ns/pid").map_or(true, |own| own.ino() == FIRST)
+    });
+    *IS_FIRST
 }
 
 /// Counts one more object of process `pid`.

@@ -41,7 +41,7 @@ fn write(
 ) -> Result<()> {
     let mut row = *interest;
     if row.pid == 0 {
-        row.pid = std::process::id();
+        row.pid = core.own_pid();
         row.uid = core.identify(row.pid)?.uid;
     }
     if !sys::is_listener(socket) {

@@ -147,7 +147,7 @@ impl Broker {
                 needs,
             ))));
         }
-        let who = policy::Client {
+        let mut who = policy::Client {
             pid,
             uid: cred.uid.as_raw(),
             account: self.subordinates.account(cred.uid.as_raw()),
@@ -161,13 +161,15 @@ impl Broker {
         // The number may belong to another process by now, but the handle does not. While the
         // process of the handle lives, the number belongs to it.
         let process = peer_process(socket.as_fd())?;
-        let identity = self.shared.core.identify(pid)?;
+        // As events name it, in whatever PID namespace the daemon is.
+        let identity = self.shared.core.identify_here(pid)?;
+        who.pid = identity.pid;
         if wait_readable(process.as_fd(), Some(0))? {
             return Err(No::from(Error::Closed("the process")));
         }
         let user = self.shared.users().enter(who.account, &limits)?;
         let owner = Owner {
-            pid,
+            pid: who.pid,
             start_ns: identity.start_ns,
             uid: who.uid,
             user,
