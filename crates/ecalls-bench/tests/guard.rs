@@ -11,7 +11,7 @@ use ecalls_kernel::guard::{Guard, Mode};
 const PATIENCE: Duration = Duration::from_secs(60);
 const TARGET_NS: u64 = 50_000_000;
 /// Requests that wait within the server, each of which takes so long.
-const REQUESTS: usize = 40;
+const REQUESTS: usize = 60;
 const PAGE: &str = "GET /cpu?us=50000 HTTP/1.1\r\nHost: x\r\n\r\n";
 
 fn may_load() -> bool {

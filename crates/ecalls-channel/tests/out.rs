@@ -95,7 +95,9 @@ impl Stage {
         let left =
             |out: &LaneOut| out.none + out.filtered + out.fanned + out.refused.iter().sum::<u64>();
         wait_until("the events have left the buffer", || {
-            left(&self.stat().out) >= self.events
+            let out = self.stat().out;
+            // An event is counted before its frames have been sent.
+            left(&out) >= self.events && out.frames == out.sent + out.late + out.gone
         });
         let stat = self.stat();
         let out = stat.out;

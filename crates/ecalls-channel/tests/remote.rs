@@ -85,7 +85,9 @@ impl Stage {
             |out: &LaneOut| out.none + out.filtered + out.fanned + out.refused.iter().sum::<u64>();
         wait_until("the events have left the buffer", || {
             let out = self.stat().out;
-            out.events >= events && left(&out) >= events
+            // An event is counted before its frames have been sent.
+            let is_sent = out.frames == out.sent + out.late + out.gone;
+            out.events >= events && left(&out) >= events && is_sent
         });
         let out = self.stat().out;
         assert_eq!(

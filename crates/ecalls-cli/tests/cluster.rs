@@ -100,6 +100,12 @@ impl Host {
         rows.collect()
     }
 
+    /// Asks for a job, for longer than a busy machine takes to give one.
+    fn allocate(&self, more: &[&str]) -> Value {
+        let ask = ["allocate", "job", "1", "--deadline", "20s", "--json"];
+        self.rows(&[&ask[..], more].concat()).remove(0)
+    }
+
     fn wait_for_hosts(&self, count: usize) {
         wait_until("the other hosts have told", || {
             let rows = self.rows(&["discover", "--json"]);
@@ -183,18 +189,16 @@ fn jobs_of_other_hosts_are_found_allocated_and_released_by_commands() {
     let Some((_switch, mut hosts)) = hosts() else {
         return;
     };
-    let first = hosts[0].rows(&["allocate", "job", "1", "--json"]).remove(0);
+    let first = hosts[0].allocate(&[]);
     assert_eq!(
         (&first["granted"], &first["strays"]),
         (&json!(true), &json!(0)),
         "{first}"
     );
-    let second = hosts[0]
-        .rows(&["allocate", "job", "1", "--random", "2", "--json"])
-        .remove(0);
+    let second = hosts[0].allocate(&["--random", "2"]);
     assert_eq!(second["granted"], json!(true), "{second}");
     assert_ne!(first["host"], second["host"]);
-    let third = hosts[0].cluster(&["allocate", "job", "1"]);
+    let third = hosts[0].cluster(&["allocate", "job", "1", "--deadline", "20s"]);
     assert_eq!(third.code, 6, "{third:?}");
     assert!(third.err.contains("refused by all 2 hosts"), "{third:?}");
     let late = [
@@ -208,16 +212,16 @@ fn jobs_of_other_hosts_are_found_allocated_and_released_by_commands() {
     ];
     assert_eq!(hosts[0].rows(&late)[0]["reason"], json!("late"));
 
-    let rows = hosts[0].rows(&["top", "--once", "--json"]);
-    let of = |host: &Value| {
-        let mut rows = rows.iter().filter(|row| row["host"] == *host);
-        rows.next().unwrap_or_else(|| panic!("{rows:?}"))["leases"].clone()
-    };
-    for given in [&first, &second] {
-        let leases = of(&given["host"]);
-        assert_eq!(leases["confirmed"], json!(1), "{rows:?}");
-        assert_eq!(leases["waiting"], json!(0), "{rows:?}");
-    }
+    // They tell it after a while.
+    let mut rows = Vec::new();
+    wait_until("each of the two has lent one", || {
+        rows = hosts[0].rows(&["top", "--once", "--json"]);
+        [&first, &second].iter().all(|given| {
+            let row = rows.iter().find(|row| row["host"] == given["host"]);
+            let leases = row.map(|row| (&row["leases"]["confirmed"], &row["leases"]["waiting"]));
+            leases == Some((&json!(1), &json!(0)))
+        })
+    });
     let channel = rows.last().expect("the channel");
     assert_eq!(
         (&channel["channel"], &channel["hosts"]),
@@ -247,11 +251,11 @@ fn jobs_of_other_hosts_are_found_allocated_and_released_by_commands() {
     // A manager that was killed is silent, and is not asked; when it is back, it is.
     hosts[1].manager.as_mut().expect("it runs").kill(PATIENCE);
     hosts[0].wait_for_hosts(1);
-    let given = hosts[0].rows(&["allocate", "job", "1", "--json"]).remove(0);
+    let given = hosts[0].allocate(&[]);
     assert_eq!(given["asked"].as_array().map(Vec::len), Some(1), "{given}");
     hosts[1].serve();
     hosts[0].wait_for_hosts(2);
-    let given = hosts[0].rows(&["allocate", "job", "1", "--json"]).remove(0);
+    let given = hosts[0].allocate(&[]);
     assert_eq!(given["granted"], json!(true), "{given}");
 }
 
@@ -327,9 +331,14 @@ fn stopped_managers_grant_nothing_for_which_nobody_waits(hosts: &[Host]) {
         }
     };
     let leases = || -> Vec<Value> {
-        let rows = hosts[0].rows(&["top", "--once", "--json"]);
-        let others = rows.iter().filter(|row| row["address"].is_string());
-        others.map(|row| row["leases"].clone()).collect()
+        let mut leases = Vec::new();
+        wait_until("both tell", || {
+            let rows = hosts[0].rows(&["top", "--once", "--json"]);
+            let others = rows.iter().filter(|row| row["address"].is_string());
+            leases = others.map(|row| row["leases"].clone()).collect();
+            leases.len() == 2 && leases.iter().all(Value::is_object)
+        });
+        leases
     };
     let sum = |key: &str, all: &[Value]| -> u64 {
         all.iter().map(|one| one[key].as_u64().unwrap_or(0)).sum()

@@ -69,6 +69,7 @@ fn host() {
         client: Client::join(&ecalls, CHANNEL).expect("it is open"),
         ecalls,
         counts: Arc::default(),
+        held_back: None,
     };
     loop {
         let line = next();
@@ -81,6 +82,8 @@ struct Member {
     ecalls: Ecalls,
     client: Client,
     counts: Arc<Mutex<Counts>>,
+    /// A request that a manager has not answered yet.
+    held_back: Option<(Rogue, Message)>,
 }
 
 impl Member {
@@ -121,7 +124,15 @@ impl Member {
             ["lie"] => Rogue::new(&self.ecalls).lie(),
             ["idle"] => Rogue::new(&self.ecalls).tell(),
             ["grant-and-die"] => Rogue::new(&self.ecalls).grant_and_die(),
-            ["late-and-twice"] => Rogue::new(&self.ecalls).late_and_twice(),
+            ["hold-back"] => {
+                let mut rogue = Rogue::new(&self.ecalls);
+                let request = rogue.hold_back();
+                self.held_back = Some((rogue, request));
+            }
+            ["answer-twice"] => {
+                let (rogue, request) = self.held_back.take().expect("it has one");
+                rogue.answer_twice(&request);
+            }
             ["forge", ..] => Rogue::new(&self.ecalls).forge(host(1), host(2)),
             ["pretend", ..] => Rogue::new(&self.ecalls).pretend(host(1), host(2), number(3)),
             _ => panic!("{words:?}"),
@@ -314,11 +325,16 @@ impl Rogue {
         std::process::abort();
     }
 
-    /// A manager that answers when others have long won, three times.
-    fn late_and_twice(&mut self) {
+    /// A manager that does not answer a request yet.
+    fn hold_back(&mut self) -> Message {
         self.tell();
         let request = self.request();
-        std::thread::sleep(Duration::from_millis(300));
+        println!("\nholds back");
+        request
+    }
+
+    /// It answers when others have won, three times.
+    fn answer_twice(&self, request: &Message) {
         for verdict in [Verdict::Granted, Verdict::Granted, Verdict::Confirmed] {
             self.say(request.id, request.from, Rogue::answer(verdict));
         }
@@ -567,7 +583,7 @@ fn hosts_that_fail_lie_or_forge_cost_a_client_nothing_but_time() {
     );
 
     // One that answers late, and again, has been beaten: it is cancelled.
-    rogue.tell("late-and-twice");
+    rogue.tell("hold-back");
     rogue.lines.find("told", PATIENCE);
     client.wait_for(&[&ids[1], &ids[2]]);
     let given = client.ask("allocate 2 now");
@@ -575,6 +591,8 @@ fn hosts_that_fail_lie_or_forge_cost_a_client_nothing_but_time() {
         (&given["host"], &given["asked"]),
         (&json!(ids[2]), &json!(2))
     );
+    rogue.lines.find("holds back", PATIENCE);
+    rogue.tell("answer-twice");
     rogue.lines.find("answered", PATIENCE);
 
     // Forged answers: of the host that was asked, to the right request, when nothing has been

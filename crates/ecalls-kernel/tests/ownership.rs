@@ -142,8 +142,9 @@ fn nothing_becomes_active_for_a_process_that_has_ended() {
     assert!(open.iter().all(|row| row.owner != owner.pid), "{open:?}");
 }
 
-/// The first thread runs now and then, the second whenever the first does not.
-fn sleeper_and_other(stop: &AtomicBool) {
+/// The first thread runs so often, the second whenever the first does not.
+fn sleeper_and_other(turns: u32) {
+    let stop = &AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             stay_on_cpu_0();
@@ -153,9 +154,10 @@ fn sleeper_and_other(stop: &AtomicBool) {
         });
         as_user(ANNA, || {
             stay_on_cpu_0();
-            while !stop.load(Ordering::Relaxed) {
+            for _ in 0..turns {
                 std::thread::sleep(Duration::from_millis(1));
             }
+            stop.store(true, Ordering::Relaxed);
         });
     });
 }
@@ -188,12 +190,7 @@ fn threads_before(stage: &Stage, scope: u32) -> Vec<u32> {
     };
     let core = Arc::clone(&stage.core);
     let subscription = HostedSubscription::install(core, &owner, &wanted).expect("room for it");
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|threads| {
-        threads.spawn(|| sleeper_and_other(&stop));
-        std::thread::sleep(Duration::from_millis(600));
-        stop.store(true, Ordering::Relaxed);
-    });
+    sleeper_and_other(400);
     drop(subscription);
     let [up, ..] = channel.map_ids().expect("its maps");
     let up = MapHandle::from_map_id(up).expect("a descriptor of its own");

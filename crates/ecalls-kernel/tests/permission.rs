@@ -18,7 +18,7 @@ use ecalls_abi::handler::{HANDLER_COPY_USER, HANDLER_COUNT};
 use ecalls_abi::subscription::{ACTION_SIGNAL, ACTION_THREAD, Action};
 use ecalls_kernel::owner::Owner;
 use ecalls_kernel::subscription::{HostedSubscription, Request};
-use harness::{Stage, handler, request, stage};
+use harness::{PATIENCE, Stage, handler, request, stage, wait_until};
 use limit::Running;
 use zerocopy::FromZeros;
 
@@ -55,7 +55,13 @@ fn signal_goes_only_to_whom_its_owner_may_signal() {
         let subscription = subscribe(&stage, &owner, bert.id(), signal());
         stage.raise_as(0, 1);
         stage.wait_for(&subscription, 1);
-        std::thread::sleep(Duration::from_millis(50));
+        let ended = match allowed {
+            true => Some(bert.wait(PATIENCE)),
+            false => {
+                std::thread::sleep(Duration::from_millis(50));
+                bert.ended()
+            }
+        };
         let count = stage.count(&subscription);
         let gone = count.dropped(DropReason::TargetGone);
         assert_eq!(
@@ -63,7 +69,6 @@ fn signal_goes_only_to_whom_its_owner_may_signal() {
             (u64::from(allowed), u64::from(!allowed)),
             "{uid}"
         );
-        let ended = bert.ended();
         assert_eq!(
             ended.and_then(|status| status.signal()),
             allowed.then_some(40),
@@ -139,11 +144,9 @@ fn program_with_more_rights_receives_only_what_root_made_for_it() {
         let name = format!("/proc/{}/comm", bert.id());
         let is_sleep =
             || std::fs::read_to_string(&name).is_ok_and(|name| name.starts_with("sleep"));
-        for _ in 0..500 {
-            if is_sleep() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        wait_until("it is the other program", is_sleep);
+        if of_bert == STATE_DEAD {
+            wait_until("it receives no more", || state(&stage, &own) == STATE_DEAD);
         }
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(

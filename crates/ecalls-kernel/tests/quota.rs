@@ -29,7 +29,8 @@ use ecalls_kernel::raise::{self, Raise};
 use ecalls_kernel::service::{self, HostedService};
 use ecalls_kernel::subscription::{HostedSubscription, Request};
 use ecalls_kernel::user::Limits;
-use harness::{Stage, assert_service_identity, handler, request, stage};
+use harness::{Stage, assert_service_identity, handler, request, stage, wait_until};
+use limit::calm::measured;
 
 const ANNA: u32 = 61_001;
 const ROW: u32 = 200;
@@ -48,63 +49,67 @@ fn queued(stage: &Stage) -> u32 {
 
 #[test]
 fn offers_beyond_the_rate_are_dropped_for_that_user_only() {
-    let Some(stage) = stage() else { return };
-    limit(
-        &stage,
-        &Limits {
-            up_per_s: 1,
-            up_burst: 10,
-            ..Limits::default()
-        },
-    );
-    let anna = stage.subscribe(&stage.owner(ANNA, ROW), SCOPE_ALL);
-    let root = stage.subscribe(&stage.owner(0, 0), SCOPE_ALL);
-    for (more, delivered, refused) in [(9, 9, 0), (1, 10, 0), (1, 10, 1), (20, 10, 21)] {
-        stage.raise_as(0, more);
-        let count = stage.count(&anna);
-        assert_eq!(
-            (count.delivered, count.dropped(QUOTA)),
-            (delivered, refused)
+    measured(Duration::from_millis(300), || {
+        let Some(stage) = stage() else { return };
+        limit(
+            &stage,
+            &Limits {
+                up_per_s: 1,
+                up_burst: 10,
+                ..Limits::default()
+            },
         );
-    }
-    assert_eq!(stage.count(&root).delivered, 31);
-    let user = stage.core.user(ROW).expect("it");
-    assert_eq!((user.offered, user.up_throttled), (31, 21));
-    stage
-        .core
-        .set_user(ROW, ANNA, &Limits::default())
-        .expect("no limits");
-    stage.raise_as(0, 5);
-    assert_eq!(stage.count(&anna).delivered, 15, "a limit of 0 is none");
+        let anna = stage.subscribe(&stage.owner(ANNA, ROW), SCOPE_ALL);
+        let root = stage.subscribe(&stage.owner(0, 0), SCOPE_ALL);
+        for (more, delivered, refused) in [(9, 9, 0), (1, 10, 0), (1, 10, 1), (20, 10, 21)] {
+            stage.raise_as(0, more);
+            let count = stage.count(&anna);
+            assert_eq!(
+                (count.delivered, count.dropped(QUOTA)),
+                (delivered, refused)
+            );
+        }
+        assert_eq!(stage.count(&root).delivered, 31);
+        let user = stage.core.user(ROW).expect("it");
+        assert_eq!((user.offered, user.up_throttled), (31, 21));
+        stage
+            .core
+            .set_user(ROW, ANNA, &Limits::default())
+            .expect("no limits");
+        stage.raise_as(0, 5);
+        assert_eq!(stage.count(&anna).delivered, 15, "a limit of 0 is none");
+    });
 }
 
 #[test]
 fn handlers_do_not_run_beyond_their_budget() {
-    let Some(stage) = stage() else { return };
-    limit(
-        &stage,
-        &Limits {
-            handler_ns_per_s: 1,
+    measured(Duration::from_millis(4), || {
+        let Some(stage) = stage() else { return };
+        limit(
+            &stage,
+            &Limits {
+                handler_ns_per_s: 1,
+                ..Limits::default()
+            },
+        );
+        let anna = stage.subscribe(&stage.owner(ANNA, ROW), SCOPE_ALL);
+        stage.raise_as(0, 10);
+        let count = stage.count(&anna);
+        assert_eq!(
+            (count.handlers, count.delivered, count.dropped(QUOTA)),
+            (1, 1, 9)
+        );
+        let user = stage.core.user(ROW).expect("it");
+        assert_eq!(user.handler_throttled, 9);
+        assert!(user.handler_ns > 0);
+        let plenty = Limits {
+            handler_ns_per_s: 500_000_000,
             ..Limits::default()
-        },
-    );
-    let anna = stage.subscribe(&stage.owner(ANNA, ROW), SCOPE_ALL);
-    stage.raise_as(0, 10);
-    let count = stage.count(&anna);
-    assert_eq!(
-        (count.handlers, count.delivered, count.dropped(QUOTA)),
-        (1, 1, 9)
-    );
-    let user = stage.core.user(ROW).expect("it");
-    assert_eq!(user.handler_throttled, 9);
-    assert!(user.handler_ns > 0);
-    let plenty = Limits {
-        handler_ns_per_s: 500_000_000,
-        ..Limits::default()
-    };
-    stage.core.set_user(ROW, ANNA, &plenty).expect("a row");
-    stage.raise_as(0, 10);
-    assert_eq!(stage.count(&anna).delivered, 11);
+        };
+        stage.core.set_user(ROW, ANNA, &plenty).expect("a row");
+        stage.raise_as(0, 10);
+        assert_eq!(stage.count(&anna).delivered, 11);
+    });
 }
 
 /// A channel of Anna's in this process.
@@ -337,34 +342,32 @@ fn timer_beyond_the_end_of_time_is_refused() {
 /// services raise.
 #[test]
 fn users_do_not_fill_a_queue() {
-    let Some(stage) = stage() else { return };
-    limit(&stage, &Limits::default());
-    let (hosted, _annas) = service(&stage, "quota-fill");
-    let roots = stage.subscribe(&stage.owner(0, 0), SCOPE_ALL);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            stay_on_this_cpu();
-            let room = (0..1100)
-                .take_while(|_| raise_by_name(&stage, "quota-fill", 500_000).is_ok())
-                .count();
-            assert_eq!(room, 768);
-            let held = Measure {
-                release_ns: 300_000_000,
-                ..Measure::new(200)
-            };
-            assert_eq!(stage.raise_this_as(0, &held).done, 200);
+    measured(Duration::from_millis(50), || {
+        let Some(stage) = stage() else { return };
+        limit(&stage, &Limits::default());
+        let (hosted, _annas) = service(&stage, "quota-fill");
+        let roots = stage.subscribe(&stage.owner(0, 0), SCOPE_ALL);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                stay_on_this_cpu();
+                let room = (0..1100)
+                    .take_while(|_| raise_by_name(&stage, "quota-fill", 500_000).is_ok())
+                    .count();
+                assert_eq!(room, 768);
+                let held = Measure {
+                    release_ns: 300_000_000,
+                    ..Measure::new(200)
+                };
+                assert_eq!(stage.raise_this_as(0, &held).done, 200);
+            });
+        });
+        stage.wait_for(&roots, 200);
+        assert_eq!(stage.count(&roots).delivered, 200);
+        let count = || stage.core.service_stat(hosted.index()).expect("it").count;
+        wait_until("all have left the queue", || {
+            (queued(&stage), count().dispatched) == (0, 768)
         });
     });
-    stage.wait_for(&roots, 200);
-    assert_eq!(stage.count(&roots).delivered, 200);
-    let count = || stage.core.service_stat(hosted.index()).expect("it").count;
-    for _ in 0..100 {
-        if queued(&stage) == 0 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!((queued(&stage), count().dispatched), (0, 768));
 }
 
 /// Keeps the calling thread, and those that it starts, on one CPU.
@@ -380,104 +383,110 @@ fn stay_on_this_cpu() {
 
 #[test]
 fn timer_of_a_user_that_raises_too_much_is_put_off() {
-    let Some(stage) = stage() else { return };
-    limit(
-        &stage,
-        &Limits {
-            raise_per_s: 1,
-            raise_burst: 2,
-            ..Limits::default()
-        },
-    );
-    let channel = Channel::open(&stage);
-    let wanted = Request {
-        service: SERVICE_TIMER,
-        ..request(vec![handler(HANDLER_COUNT)])
-    };
-    let subscription =
-        HostedSubscription::install(Arc::clone(&stage.core), &stage.owner(0, 0), &wanted);
-    let subscription = subscription.expect("one");
-    let before = stage.core.service_stat(SERVICE_TIMER).expect("it").count;
-    assert_eq!(
-        channel.timer(7, ecalls_kernel::now_ns() + 1_000_000, 100_000),
-        0
-    );
-    std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(channel.timer(7, 0, 0), 0);
-    let count = stage.count(&subscription);
-    assert_eq!(count.delivered, 2);
-    let after = stage.core.service_stat(SERVICE_TIMER).expect("it").count;
-    assert_service_identity(&before, &after);
-    let dropped = after.dropped(QUOTA) - before.dropped(QUOTA);
-    assert!((1..=31).contains(&dropped), "each 10 ms: {dropped}");
+    measured(Duration::from_millis(10), || {
+        let Some(stage) = stage() else { return };
+        limit(
+            &stage,
+            &Limits {
+                raise_per_s: 1,
+                raise_burst: 2,
+                ..Limits::default()
+            },
+        );
+        let channel = Channel::open(&stage);
+        let wanted = Request {
+            service: SERVICE_TIMER,
+            ..request(vec![handler(HANDLER_COUNT)])
+        };
+        let subscription =
+            HostedSubscription::install(Arc::clone(&stage.core), &stage.owner(0, 0), &wanted);
+        let subscription = subscription.expect("one");
+        let before = stage.core.service_stat(SERVICE_TIMER).expect("it").count;
+        assert_eq!(
+            channel.timer(7, ecalls_kernel::now_ns() + 1_000_000, 100_000),
+            0
+        );
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(channel.timer(7, 0, 0), 0);
+        let count = stage.count(&subscription);
+        assert_eq!(count.delivered, 2);
+        let after = stage.core.service_stat(SERVICE_TIMER).expect("it").count;
+        assert_service_identity(&before, &after);
+        let dropped = after.dropped(QUOTA) - before.dropped(QUOTA);
+        assert!((1..=31).contains(&dropped), "each 10 ms: {dropped}");
+    });
 }
 
 /// Each expiry is an interrupt, at the cost of whoever runs there: setting a timer and each further
 /// expiry of one that has a period count, whatever its user may raise.
 #[test]
 fn timers_expire_as_often_as_their_user_may_let_them() {
-    let Some(stage) = stage() else { return };
-    let limits = Limits {
-        timer_per_s: 100,
-        timer_burst: 5,
-        ..Limits::default()
-    };
-    limit(&stage, &limits);
-    let far = ecalls_kernel::now_ns() + 3_600_000_000_000;
-    let channel = Channel::open(&stage);
-    for _ in 0..5 {
-        assert_eq!(channel.timer(400, far, 0), 0);
-    }
-    assert_eq!(channel.timer(400, far, 0), EDQUOT);
-    assert_eq!(stage.core.user(ROW).expect("it").timer_throttled, 1);
-    limit(&stage, &limits);
-    let wanted = Request {
-        service: SERVICE_TIMER,
-        ..request(vec![handler(HANDLER_COUNT)])
-    };
-    let root = stage.owner(0, 0);
-    let subscription = HostedSubscription::install(Arc::clone(&stage.core), &root, &wanted);
-    let subscription = subscription.expect("one");
-    let before = stage.core.service_stat(SERVICE_TIMER).expect("it").count;
-    let soon = ecalls_kernel::now_ns() + 1_000_000;
-    assert_eq!(channel.timer(400, soon, 50_000), 0);
-    std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(channel.timer(400, 0, 0), 0);
-    let after = stage.core.service_stat(SERVICE_TIMER).expect("it").count;
-    assert_service_identity(&before, &after);
-    // 5 at once and one each 10 ms; tried again each 10 ms.
-    let delivered = stage.count(&subscription).delivered;
-    assert!((5..=40).contains(&delivered), "{delivered}");
-    let dropped = after.dropped(QUOTA) - before.dropped(QUOTA);
-    assert!((1..=35).contains(&dropped), "{dropped}");
+    measured(Duration::from_millis(4), || {
+        let Some(stage) = stage() else { return };
+        let limits = Limits {
+            timer_per_s: 100,
+            timer_burst: 5,
+            ..Limits::default()
+        };
+        limit(&stage, &limits);
+        let far = ecalls_kernel::now_ns() + 3_600_000_000_000;
+        let channel = Channel::open(&stage);
+        for _ in 0..5 {
+            assert_eq!(channel.timer(400, far, 0), 0);
+        }
+        assert_eq!(channel.timer(400, far, 0), EDQUOT);
+        assert_eq!(stage.core.user(ROW).expect("it").timer_throttled, 1);
+        limit(&stage, &limits);
+        let wanted = Request {
+            service: SERVICE_TIMER,
+            ..request(vec![handler(HANDLER_COUNT)])
+        };
+        let root = stage.owner(0, 0);
+        let subscription = HostedSubscription::install(Arc::clone(&stage.core), &root, &wanted);
+        let subscription = subscription.expect("one");
+        let before = stage.core.service_stat(SERVICE_TIMER).expect("it").count;
+        let soon = ecalls_kernel::now_ns() + 1_000_000;
+        assert_eq!(channel.timer(400, soon, 50_000), 0);
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(channel.timer(400, 0, 0), 0);
+        let after = stage.core.service_stat(SERVICE_TIMER).expect("it").count;
+        assert_service_identity(&before, &after);
+        // 5 at once and one each 10 ms; tried again each 10 ms.
+        let delivered = stage.count(&subscription).delivered;
+        assert!((5..=40).contains(&delivered), "{delivered}");
+        let dropped = after.dropped(QUOTA) - before.dropped(QUOTA);
+        assert!((1..=35).contains(&dropped), "{dropped}");
+    });
 }
 
 #[test]
 fn so_many_events_may_wait_and_no_more() {
-    let Some(stage) = stage() else { return };
-    limit(
-        &stage,
-        &Limits {
-            queued_max: 4,
-            ..Limits::default()
-        },
-    );
-    let (hosted, subscription) = service(&stage, "quota-queue");
-    let later = || raise_by_name(&stage, "quota-queue", 200_000);
-    for waiting in 1..=4 {
-        assert_eq!(later().expect("room"), 1);
-        assert_eq!(queued(&stage), waiting);
-    }
-    later().expect_err("enough waits");
-    assert_eq!(raise_by_name(&stage, "quota-queue", 0).expect("at once"), 1);
-    stage.wait_for(&subscription, 5);
-    assert_eq!(queued(&stage), 0);
-    assert_eq!(later().expect("room again"), 1);
-    stage.wait_for(&subscription, 6);
-    let user = stage.core.user(ROW).expect("it");
-    assert_eq!((user.queued, user.queue_throttled), (0, 1));
-    let count = stage.core.service_stat(hosted.index()).expect("it").count;
-    assert_eq!((count.raised, count.dropped(QUOTA)), (7, 1));
+    measured(Duration::from_millis(50), || {
+        let Some(stage) = stage() else { return };
+        limit(
+            &stage,
+            &Limits {
+                queued_max: 4,
+                ..Limits::default()
+            },
+        );
+        let (hosted, subscription) = service(&stage, "quota-queue");
+        let later = || raise_by_name(&stage, "quota-queue", 200_000);
+        for waiting in 1..=4 {
+            assert_eq!(later().expect("room"), 1);
+            assert_eq!(queued(&stage), waiting);
+        }
+        later().expect_err("enough waits");
+        assert_eq!(raise_by_name(&stage, "quota-queue", 0).expect("at once"), 1);
+        stage.wait_for(&subscription, 5);
+        assert_eq!(queued(&stage), 0);
+        assert_eq!(later().expect("room again"), 1);
+        stage.wait_for(&subscription, 6);
+        let user = stage.core.user(ROW).expect("it");
+        assert_eq!((user.queued, user.queue_throttled), (0, 1));
+        let count = stage.core.service_stat(hosted.index()).expect("it").count;
+        assert_eq!((count.raised, count.dropped(QUOTA)), (7, 1));
+    });
 }
 
 #[test]
@@ -523,6 +532,7 @@ fn queued_count_is_0_after_every_way_out_of_a_queue() {
     });
     std::thread::sleep(Duration::from_millis(50));
     drop(thread);
+    wait_until("nothing waits", || queued(&stage) == 0);
     std::thread::sleep(Duration::from_millis(200));
     let after = stage.core.service_stat(hosted.index()).expect("it").count;
     assert_service_identity(&before, &after);

@@ -360,9 +360,11 @@ fn frames_of_a_reliable_channel_go_by_the_relays_and_are_counted_as_those_of_the
     }
     events.find("\"cpu\":8}", PATIENCE);
     events.find("\"cpu\":9}", PATIENCE);
+    wait_until("both have been sent to both", || {
+        hosts[0].list()["remote"]["sent"] == json!(4)
+    });
     let list = hosts[0].list();
     assert_eq!(list["remote"]["fanned"], json!(2), "{list}");
-    assert_eq!(list["remote"]["sent"], json!(4), "{list}");
     let source = list["host"].clone();
     for host in &hosts[1..] {
         wait_until("all have arrived", || {
@@ -472,7 +474,15 @@ fn managers_of_a_cluster_lend_each_other_jobs_over_the_lane_and_by_the_relays() 
             let listed = hosts[0].ecalls(&["cluster", "discover", "--json"]);
             listed.out.lines().count() == 2
         });
-        let allocate = ["cluster", "allocate", "job", "1", "--json"];
+        let allocate = [
+            "cluster",
+            "allocate",
+            "job",
+            "1",
+            "--deadline",
+            "20s",
+            "--json",
+        ];
         let given = [0; 2].map(|_| {
             let ended = hosts[0].ecalls(&allocate);
             let row: Value = serde_json::from_str(&ended.out).expect("JSON");

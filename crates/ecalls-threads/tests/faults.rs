@@ -19,7 +19,7 @@ use limit::{Lines, Running};
 
 /// So long a busy machine may take. What is killed runs once more to end, on the CPU to which it is
 /// bound: 3 s were seen where that had other work.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 /// Threads of a child that block in a call which never ends, and others that block again and again.
 const BLOCKED: usize = 64;
 const ROUNDERS: usize = 16;

@@ -230,7 +230,7 @@ fn a_descriptor_is_waited_for_beside_threads_that_compute() {
 /// Whoever sleeps for all threads learns of an earlier time, whatever a thread waits in.
 #[test]
 fn a_short_wait_is_short_beside_a_long_sleep() {
-    let took = Runtime::builder()
+    Runtime::builder()
         .processors(1)
         .run(|| {
             let sleeper = spawn(|| sleep(Duration::from_secs(2)));
@@ -243,11 +243,10 @@ fn a_short_wait_is_short_beside_a_long_sleep() {
             let (_, in_time) = Condvar::new().wait_for(lock.lock(), Duration::from_millis(20));
             assert!(!in_time);
             let took = start.elapsed();
+            assert!(!sleeper.is_finished(), "they were as long: {took:?}");
             sleeper.join().unwrap();
-            took
         })
         .unwrap();
-    assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
 #[test]

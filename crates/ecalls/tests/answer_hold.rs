@@ -19,6 +19,7 @@ use ecalls::answer::AnswerCount;
 use ecalls::{AnswerHolder, AnswerPlan, Answers, Error};
 use ecalls_abi::answer::{ANSWER_NAME, AnswerCell, AnswerLease};
 use harness::{PATIENCE, wait_until};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix,
     SocketType, connect, recvmsg, socket,
@@ -94,7 +95,10 @@ impl Scene {
     fn ask(&self, request: &[u8]) -> Option<Vec<u8>> {
         let mut bytes = [0; 2000];
         self.client.send(request).expect("sent");
-        // Either is there when the call returns: packets of `lo` arrive at once.
+        let mut both = [&self.service, &self.client].map(|one| PollFd::new(one, PollFlags::IN));
+        let patience = Timespec::try_from(PATIENCE).expect("a short time");
+        let ready = rustix::event::poll(&mut both, Some(&patience)).expect("sockets");
+        assert_eq!(ready, 1, "it is answered or goes up");
         self.service.set_nonblocking(true).expect("a socket");
         let up = self.service.recv(&mut bytes);
         self.service.set_nonblocking(false).expect("a socket");

@@ -47,10 +47,12 @@ fn user_handler_decides_whether_the_rest_of_the_chain_runs() {
         .collect();
     assert_eq!(upcalls, [1, 2, 3, 4, 5, 6]);
     let mut passed = Vec::new();
-    while let Some(event) = memory.recv_timeout(QUIET * 4).expect("a living core") {
-        passed.push(event.data_word());
+    for _ in 0..3 {
+        let event = memory.recv_timeout(PATIENCE).expect("a living core");
+        passed.push(event.expect("an event").data_word());
     }
     assert_eq!(passed, [2, 4, 6], "only what the handler let pass");
+    assert_eq!(memory.recv_timeout(QUIET).expect("a living core"), None);
     assert_eq!(
         subscription.count().expect("its count").delivered,
         9,
@@ -113,14 +115,14 @@ fn kernel_handlers_filter_by_field_attribute_and_rate() {
         .handler(&limit)
         .memory(&memory);
     let limited = limited.install().expect("a subscription");
+    let begin = std::time::Instant::now();
     for value in 0..10 {
         raise(&service, value);
     }
-    assert_eq!(
-        limited.count().expect("its count").delivered,
-        3,
-        "the burst"
-    );
+    // One more each second.
+    let most = 3 + begin.elapsed().as_secs();
+    let delivered = limited.count().expect("its count").delivered;
+    assert!((3..=most).contains(&delivered), "the burst: {delivered}");
     assert_all_adds_up(&ecalls, service.index());
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use ecalls::downcall::Call;
 use ecalls::handler::{Bound, Compare};
 use ecalls::{Channel, DropReason, Ecalls, Error, Handler, Raise, Service, Subscription};
-use harness::{assert_all_adds_up, assert_comes_to_rest, core, own_service, wait_until};
+use harness::{PATIENCE, assert_all_adds_up, assert_comes_to_rest, core, own_service, wait_until};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Set: this process subscribes with a handler, and waits to be killed.
@@ -51,6 +51,15 @@ fn filtered(ecalls: &Ecalls, service: &str, text: &str) -> (Subscription, Channe
 fn handlers() -> usize {
     let all = ecalls_kernel::residue();
     all.iter().filter(|(_, name)| name == "ecode").count()
+}
+
+/// The same, when those of tests before have gone: the kernel frees them later.
+fn handlers_at_rest() -> usize {
+    let begin = Instant::now();
+    while handlers() > 0 && begin.elapsed() < PATIENCE / 4 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    handlers()
 }
 
 #[test]
@@ -472,7 +481,7 @@ fn wrong_text_is_refused_with_its_place_and_a_hint() {
     let Some(ecalls) = core() else { return };
     let _alone = alone();
     let (_service, name) = own_service(&ecalls);
-    let before = handlers();
+    let before = handlers_at_rest();
     let refused = |text: &str| {
         let builder = ecalls.subscribe(&name).expect("the service");
         match builder.ecode_named("file.ec", text).install() {
@@ -500,7 +509,7 @@ fn handler_is_gone_with_its_subscription() {
     let Some(ecalls) = core() else { return };
     let _alone = alone();
     let (service, name) = own_service(&ecalls);
-    let before = handlers();
+    let before = handlers_at_rest();
     let (subscription, _channel) = filtered(&ecalls, &name, "static u64 n; return ++n;");
     assert_eq!(handlers(), before + 1);
     subscription
@@ -521,7 +530,7 @@ fn handler_of_a_killed_process_is_gone_when_the_next_one_subscribes() {
     let Some(ecalls) = core() else { return };
     let _alone = alone();
     let (_service, name) = own_service(&ecalls);
-    let before = handlers();
+    let before = handlers_at_rest();
     let mut victim = Victim::start(&name);
     wait_until("its handler is there", || handlers() > before);
     victim.0.kill().expect("killed");

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use ecalls::{Channel, Ecalls, Raise, Service, Subscription};
 use harness::{PATIENCE, assert_comes_to_rest, core, own_service, wait_until};
+use limit::calm::measured;
 
 const SIGNAL: i32 = 44;
 
@@ -126,31 +127,33 @@ fn service_does_not_raise_itself() {
 
 #[test]
 fn deferred_chain_goes_on_later_with_what_it_had() {
-    let Some(ecalls) = core() else { return };
-    let (service, name) = own_service(&ecalls);
-    let text = "struct output { u64 value; u64 at; }; output.value = value + 1; \
+    measured(Duration::from_millis(4), || {
+        let Some(ecalls) = core() else { return };
+        let (service, name) = own_service(&ecalls);
+        let text = "struct output { u64 value; u64 at; }; output.value = value + 1; \
                 output.at = now(); if (value) defer(20000);";
-    let (subscription, mut channel) = subscribed(&ecalls, &name, text);
-    let begin = Instant::now();
-    raise(&service, 1);
-    raise(&service, 0);
-    let first = channel.try_recv().expect("the second event, at once");
-    assert_eq!(first.data[0], 1);
-    assert!(channel.try_recv().is_none(), "the first waits");
-    let later = channel
-        .recv_timeout(PATIENCE)
-        .expect("a living core")
-        .expect("the first");
-    assert!(
-        begin.elapsed() >= Duration::from_millis(20),
-        "{:?}",
-        begin.elapsed()
-    );
-    assert_eq!((later.data[0], later.size), (2, 16));
-    assert!(ecalls::now_ns() >= later.data[1] + 20_000_000);
-    let count = subscription.count().expect("its count");
-    assert_eq!((count.offered, count.delivered, count.undone), (2, 2, 0));
-    assert_comes_to_rest(&ecalls, service.index());
+        let (subscription, mut channel) = subscribed(&ecalls, &name, text);
+        let begin = Instant::now();
+        raise(&service, 1);
+        raise(&service, 0);
+        let first = channel.try_recv().expect("the second event, at once");
+        assert_eq!(first.data[0], 1);
+        assert!(channel.try_recv().is_none(), "the first waits");
+        let later = channel
+            .recv_timeout(PATIENCE)
+            .expect("a living core")
+            .expect("the first");
+        assert!(
+            begin.elapsed() >= Duration::from_millis(20),
+            "{:?}",
+            begin.elapsed()
+        );
+        assert_eq!((later.data[0], later.size), (2, 16));
+        assert!(ecalls::now_ns() >= later.data[1] + 20_000_000);
+        let count = subscription.count().expect("its count");
+        assert_eq!((count.offered, count.delivered, count.undone), (2, 2, 0));
+        assert_comes_to_rest(&ecalls, service.index());
+    });
 }
 
 #[test]

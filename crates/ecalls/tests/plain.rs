@@ -20,7 +20,7 @@ use ecalls::{Channel, DropReason, Ecalls, Event, Handler, SlotUse, Subscription}
 use ecalls_abi::service::{SERVICE_CORE, SERVICE_SOCKET, Service, SocketEvent, SubscriptionCount};
 use ecalls_abi::zerocopy::{FromBytes, IntoBytes};
 use ecalls_kernel::measure::{self, Measure};
-use harness::{PATIENCE, assert_comes_to_rest, assert_subscription_adds_up, core};
+use harness::{PATIENCE, assert_comes_to_rest, assert_subscription_adds_up, core, wait_until};
 use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -484,16 +484,21 @@ fn reader_that_lets_events_gather_is_woken_once_for_a_batch() {
     let mut channel = channel.open().expect("a ring");
     let subscription = installed(&ecalls, None, &channel);
     let (told, tells) = std::sync::mpsc::channel();
+    let (tell_tid, tid) = std::sync::mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(move || {
+            let tid = rustix::thread::gettid().as_raw_nonzero();
+            tell_tid.send(tid).expect("the test listens");
             while let Ok(Some(event)) = channel.recv_timeout(NEVER) {
                 if told.send(event.deadline_ns).is_err() {
                     break;
                 }
             }
         });
+        let task = format!("/proc/self/task/{}", tid.recv().expect("its number"));
         let taken = || tells.recv_timeout(PATIENCE).expect("an event");
         let asleep = || {
+            wait_until("the reader sleeps", || limit::sleeps(&task) == Some(true));
             let quiet = tells.recv_timeout(Duration::from_millis(100));
             assert!(quiet.is_err(), "the events of a batch gather");
         };

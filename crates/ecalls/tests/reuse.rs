@@ -16,6 +16,7 @@ use ecalls::downcall::Call;
 use ecalls::{Channel, DropReason, Ecalls, Handler, Raise, Service};
 use harness::{PATIENCE, QUIET, assert_all_adds_up, core, own_service};
 use limit::Running;
+use limit::calm::measured;
 
 /// What the child does, and the name of the service with which it does it.
 const ROLE: &str = "ECALLS_TEST_ROLE";
@@ -150,28 +151,30 @@ fn services_subscribers_wait_for_it_and_for_no_other() {
 
 #[test]
 fn event_that_waits_for_its_release_is_not_the_next_services() {
-    let Some(ecalls) = core() else { return };
-    let _alone = alone();
-    let (first, first_name) = own_service(&ecalls);
-    let index = first.index();
-    let mut channel = ecalls.channel().open().expect("a channel");
-    let builder = ecalls.subscribe(&first_name).expect("the service");
-    let subscription = builder.memory(&channel).install().expect("one");
-    let later = Raise::new(&[1; 8]).release(Duration::from_millis(300));
-    assert_eq!(first.raise(&later).expect("raised"), 1);
-    drop((subscription, first));
-    let (second, second_name) = own_service(&ecalls);
-    if second.index() != index {
-        eprintln!("skipped: another program took the row");
-        return;
-    }
-    let builder = ecalls.subscribe(&second_name).expect("the service");
-    let _subscription = builder.memory(&channel).install().expect("one");
-    let event = channel
-        .recv_timeout(Duration::from_millis(500))
-        .expect("a living core");
-    assert_eq!(event.map(|event| event.data_word()), None);
-    assert_all_adds_up(&ecalls, second.index());
+    measured(Duration::from_millis(50), || {
+        let Some(ecalls) = core() else { return };
+        let _alone = alone();
+        let (first, first_name) = own_service(&ecalls);
+        let index = first.index();
+        let mut channel = ecalls.channel().open().expect("a channel");
+        let builder = ecalls.subscribe(&first_name).expect("the service");
+        let subscription = builder.memory(&channel).install().expect("one");
+        let later = Raise::new(&[1; 8]).release(Duration::from_millis(300));
+        assert_eq!(first.raise(&later).expect("raised"), 1);
+        drop((subscription, first));
+        let (second, second_name) = own_service(&ecalls);
+        if second.index() != index {
+            eprintln!("skipped: another program took the row");
+            return;
+        }
+        let builder = ecalls.subscribe(&second_name).expect("the service");
+        let _subscription = builder.memory(&channel).install().expect("one");
+        let event = channel
+            .recv_timeout(Duration::from_millis(500))
+            .expect("a living core");
+        assert_eq!(event.map(|event| event.data_word()), None);
+        assert_all_adds_up(&ecalls, second.index());
+    });
 }
 
 #[test]

@@ -19,6 +19,7 @@ use ecode::source::Source;
 use harness::{
     GETPPID, PATIENCE, assert_all_adds_up, assert_comes_to_rest, core, stage, wait_until,
 };
+use limit::calm::measured;
 use rustix::io::Errno;
 
 /// Around each step: the data of two cache lines, of the record, of each further entry.
@@ -149,74 +150,78 @@ fn event_of_every_size_waits_whole_for_its_release() {
 /// places are free again afterwards.
 #[test]
 fn large_events_without_a_place_are_counted_and_places_come_back() {
-    let Some(ecalls) = core() else { return };
-    let _alone = alone();
-    let (service, name) = raw_service(&ecalls);
-    let mut channel = ecalls.channel().ring(8192).open().expect("a channel");
-    let builder = ecalls.subscribe(&name).expect("the service");
-    let held = builder.memory(&channel).install().expect("a subscription");
-    let sent = data(DATA_MAX);
-    for _ in 0..3 {
-        let before = held.count().expect("its count");
-        let raises = 400;
-        let mut refused = 0;
-        for _ in 0..raises {
-            let raise = Raise::new(&sent).release(Duration::from_millis(200));
-            refused += u64::from(service.raise(&raise).is_err());
+    measured(Duration::from_millis(20), || {
+        let Some(ecalls) = core() else { return };
+        let _alone = alone();
+        let (service, name) = raw_service(&ecalls);
+        let mut channel = ecalls.channel().ring(8192).open().expect("a channel");
+        let builder = ecalls.subscribe(&name).expect("the service");
+        let held = builder.memory(&channel).install().expect("a subscription");
+        let sent = data(DATA_MAX);
+        for _ in 0..3 {
+            let before = held.count().expect("its count");
+            let raises = 400;
+            let mut refused = 0;
+            for _ in 0..raises {
+                let raise = Raise::new(&sent).release(Duration::from_millis(200));
+                refused += u64::from(service.raise(&raise).is_err());
+            }
+            let mut arrived = 0;
+            while arrived < raises - refused {
+                assert_eq!(next(&mut channel).data_bytes(), sent);
+                arrived += 1;
+            }
+            assert_settles(&ecalls, service.index());
+            let count = held.count().expect("its count");
+            let dropped = count.dropped(DropReason::Size) - before.dropped(DropReason::Size);
+            assert_eq!(dropped, refused);
+            assert!((96..=400 - 96).contains(&refused), "{refused} of {raises}");
         }
-        let mut arrived = 0;
-        while arrived < raises - refused {
-            assert_eq!(next(&mut channel).data_bytes(), sent);
-            arrived += 1;
-        }
-        assert_settles(&ecalls, service.index());
-        let count = held.count().expect("its count");
-        let dropped = count.dropped(DropReason::Size) - before.dropped(DropReason::Size);
-        assert_eq!(dropped, refused);
-        assert!((96..=400 - 96).contains(&refused), "{refused} of {raises}");
-    }
-    assert_eq!(
-        channel.lost().dropped(DropReason::Size),
-        held.count().expect("it").dropped[13]
-    );
+        assert_eq!(
+            channel.lost().dropped(DropReason::Size),
+            held.count().expect("it").dropped[13]
+        );
+    });
 }
 
 /// Once a CPU has no place left, an event displaces the one with the latest deadline, if that is
 /// later than its own; what has no deadline displaces nothing.
 #[test]
 fn earlier_large_event_gets_the_place_of_the_latest() {
-    let Some(ecalls) = core() else { return };
-    let _alone = alone();
-    stage::pin();
-    let (service, name) = raw_service(&ecalls);
-    let mut channel = ecalls.channel().ring(8192).open().expect("a channel");
-    let builder = ecalls.subscribe(&name).expect("the service");
-    let held = builder.memory(&channel).install().expect("a subscription");
-    let (late, early) = (data(DATA_MAX), data(DATA_MAX - 1));
-    let raise = |sent: &[u8], deadline: Option<u64>| {
-        let raise = Raise::new(sent).release(Duration::from_secs(2));
-        match deadline {
-            Some(seconds) => service.raise(&raise.deadline(Duration::from_secs(seconds))),
-            None => service.raise(&raise),
-        }
-        .is_ok()
-    };
-    let full = (0..400).take_while(|_| raise(&late, Some(90))).count();
-    assert!(
-        !raise(&late, None) && !raise(&late, Some(90)),
-        "no place is left"
-    );
-    let displacing = 9;
-    assert!((0..displacing).all(|_| raise(&early, Some(60))));
-    assert!(!raise(&late, Some(95)), "it would be the latest");
-    let arrived: Vec<Event> = (0..full).map(|_| next(&mut channel)).collect();
-    let first = arrived.iter().filter(|event| event.data_bytes() == early);
-    assert_eq!(first.count(), displacing);
-    assert_settles(&ecalls, service.index());
-    // The one after the last, those that were refused, and those that were displaced.
-    let dropped = held.count().expect("its count").dropped(DropReason::Size);
-    assert_eq!(dropped, 1 + 3 + displacing as u64);
-    assert_eq!(channel.lost().dropped(DropReason::Size), dropped);
+    measured(Duration::from_millis(300), || {
+        let Some(ecalls) = core() else { return };
+        let _alone = alone();
+        stage::pin();
+        let (service, name) = raw_service(&ecalls);
+        let mut channel = ecalls.channel().ring(8192).open().expect("a channel");
+        let builder = ecalls.subscribe(&name).expect("the service");
+        let held = builder.memory(&channel).install().expect("a subscription");
+        let (late, early) = (data(DATA_MAX), data(DATA_MAX - 1));
+        let raise = |sent: &[u8], deadline: Option<u64>| {
+            let raise = Raise::new(sent).release(Duration::from_secs(2));
+            match deadline {
+                Some(seconds) => service.raise(&raise.deadline(Duration::from_secs(seconds))),
+                None => service.raise(&raise),
+            }
+            .is_ok()
+        };
+        let full = (0..400).take_while(|_| raise(&late, Some(90))).count();
+        assert!(
+            !raise(&late, None) && !raise(&late, Some(90)),
+            "no place is left"
+        );
+        let displacing = 9;
+        assert!((0..displacing).all(|_| raise(&early, Some(60))));
+        assert!(!raise(&late, Some(95)), "it would be the latest");
+        let arrived: Vec<Event> = (0..full).map(|_| next(&mut channel)).collect();
+        let first = arrived.iter().filter(|event| event.data_bytes() == early);
+        assert_eq!(first.count(), displacing);
+        assert_settles(&ecalls, service.index());
+        // The one after the last, those that were refused, and those that were displaced.
+        let dropped = held.count().expect("its count").dropped(DropReason::Size);
+        assert_eq!(dropped, 1 + 3 + displacing as u64);
+        assert_eq!(channel.lost().dropped(DropReason::Size), dropped);
+    });
 }
 
 #[test]

@@ -26,6 +26,7 @@ use harness::{
 };
 use libtest_mimic::{Arguments, Trial};
 use limit::Running;
+use limit::calm::Standstill;
 
 /// What a child does: "raise", "trickle" or "subscribe".
 const ROLE: &str = "ECALLS_TEST_ROLE";
@@ -43,10 +44,6 @@ const SIGNAL: i32 = 40;
 
 /// How long a reader waits at most. If there is an event then, a wake-up was lost.
 const LONG: Duration = Duration::from_secs(2);
-
-/// A thread on each processor sleeps so long, again and again, beside the readers: how much longer
-/// it sleeps is how long the machine itself stood still.
-const NAP: Duration = Duration::from_millis(5);
 
 /// A fixed sequence of numbers (xorshift): a failure can be repeated, as far as timing allows.
 struct Random(u64);
@@ -280,26 +277,6 @@ fn read(mut channel: Channel, stop: &AtomicBool) -> (Seen, Channel) {
     }
 }
 
-/// Naps until `stop` is set: the longest time by which one of the naps was too long.
-fn nap(cpu: usize, stop: &AtomicBool) -> Duration {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(cpu);
-    rustix::thread::sched_setaffinity(None, &set).expect("a processor of ours");
-    let mut longest = Duration::ZERO;
-    while !stop.load(Ordering::Relaxed) {
-        let start = Instant::now();
-        std::thread::sleep(NAP);
-        longest = longest.max(start.elapsed().saturating_sub(NAP));
-    }
-    longest
-}
-
-/// The processors that this process may use.
-fn processors() -> impl Iterator<Item = usize> {
-    let set = rustix::thread::sched_getaffinity(None).expect("our own");
-    (0..rustix::thread::CpuSet::MAX_CPU).filter(move |cpu| set.is_set(*cpu))
-}
-
 /// Those that stay: their mechanisms, and what becomes of each.
 struct Staying {
     /// Read to the end.
@@ -437,10 +414,7 @@ fn everything_adds_up(ecalls: &Ecalls) {
                 signals.wait(Some(20_000_000)).expect("signals");
             }
         });
-        let nappers: Vec<_> = processors()
-            .map(|cpu| (cpu, &stop))
-            .map(|(cpu, stop)| scope.spawn(move || nap(cpu, stop)))
-            .collect();
+        let standstill = Standstill::begin(|| ());
         let end = Instant::now() + Duration::from_secs(seconds);
         let mut raisers: Vec<_> = (0..RAISERS)
             .map(|_| start("raise", random.next(), busy))
@@ -452,8 +426,7 @@ fn everything_adds_up(ecalls: &Ecalls) {
         wait_until("no event waits", || is_quiet(ecalls));
         drop(end_of_threads);
         taker.join().expect("it ends");
-        let naps = nappers.into_iter().map(|one| one.join().expect("it ends"));
-        let stood_still = naps.max().expect("a processor");
+        let stood_still = standstill.longest();
         for (subscription, reader) in readers {
             let (mut seen, _channel) = reader.join().expect("it ends");
             seen.overslept

@@ -82,7 +82,7 @@ fn connections_that_do_not_close_count_for_their_user_and_leave_room_for_others(
     assert!(threads(daemon.door()) <= 8 + 4 + 256 + 8);
     let start = Instant::now();
     daemon.client(BOB).channel();
-    assert!(start.elapsed() < Duration::from_secs(2));
+    assert!(start.elapsed() < LINGER / 4);
     // Connections without a waiting client are closed, and there is room again.
     drop(peers);
     let again = || {
@@ -164,12 +164,15 @@ fn descriptors_of_one_answer_at_most_are_on_their_way_to_a_client() {
     for _ in 0..6 {
         client.say(ring().packet(1).as_bytes(), &[]).unwrap();
     }
-    thread::sleep(Duration::from_secs(2));
     let path = format!("/proc/self/fdinfo/{}", client.0.as_raw_fd());
-    let info = std::fs::read_to_string(path).unwrap();
-    let count = info.lines().find_map(|line| line.strip_prefix("scm_fds:"));
-    let count: u32 = count.unwrap().trim().parse().unwrap();
-    assert_eq!(count, 3, "descriptors of one channel");
+    let count = || -> u32 {
+        let info = std::fs::read_to_string(&path).unwrap();
+        let count = info.lines().find_map(|line| line.strip_prefix("scm_fds:"));
+        count.unwrap().trim().parse().unwrap()
+    };
+    harness::running::wait_until("one answer is on its way", || count() > 0);
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(count(), 3, "descriptors of one channel");
     for _ in 0..6 {
         assert_eq!(client.hear().unwrap().1.len(), 3);
     }
@@ -254,7 +257,7 @@ fn a_client_that_the_daemon_has_no_descriptor_for_is_told() {
         Answer::Refused(refused) => assert_eq!(refused.error, REFUSED_LIMIT),
         other => panic!("{other:?}"),
     }
-    assert!(start.elapsed() < Duration::from_secs(2));
+    assert!(start.elapsed() < Duration::from_secs(5));
     rustix::process::prlimit(pid, Resource::Nofile, before).unwrap();
     daemon.client(BOB).channel();
 }

@@ -383,7 +383,7 @@ fn a_client_that_does_not_read_is_disconnected_and_others_are_served() {
         assert!(start.elapsed() < PATIENCE, "still connected");
         let asked = Instant::now();
         other.ask(&Request::LookQueue(number(0))).unwrap();
-        assert!(asked.elapsed() < Duration::from_secs(1));
+        assert!(asked.elapsed() < Duration::from_secs(3));
     }
     daemon.wait_for(ALICE, |view| view.used[QUOTA_CHANNELS] == 0);
 }
@@ -496,7 +496,8 @@ fn a_descriptor_that_blocks_who_closes_it_blocks_nobody_else() {
     rustix::process::kill_process(door, Signal::CONT).unwrap();
     let start = Instant::now();
     daemon.client(BOB).channel();
-    assert!(start.elapsed() < Duration::from_secs(2));
+    // It would be a minute.
+    assert!(start.elapsed() < Duration::from_secs(15));
 }
 
 /// The values of one field of /proc/PID/task/TID/status, for each thread of a process.
@@ -719,7 +720,9 @@ fn limits_are_reloaded_and_a_mistake_changes_nothing() {
     }
     std::fs::write(&path, "[limits]\nchannels = many").unwrap();
     daemon.signal(Signal::HUP);
-    thread::sleep(Duration::from_millis(200));
+    wait_until("the mistake is told", || {
+        daemon.log().contains("not reloaded: ")
+    });
     assert_eq!(client.refused(&ring()).number, 2);
     let told = daemon.stop();
     assert!(

@@ -5,13 +5,15 @@
 //! processes are [`Running`]: they are killed when they are dropped, and by the kernel when the
 //! thread ends that started them, for whatever reason. Every wait for them has a time limit, and a
 //! panic that names the process. [`cost`] limits the verification costs of programs;
-//! [`library`] builds shared libraries, and [`net`] makes network namespaces.
+//! [`library`] builds shared libraries, [`net`] makes network namespaces, and [`calm`] tells
+//! whether the machine stood still.
 
 #![allow(
     unsafe_code,
     reason = "what a child does between fork and exec is for its parent to answer for"
 )]
 
+pub mod calm;
 pub mod cost;
 pub mod library;
 pub mod net;
@@ -180,6 +182,17 @@ impl Drop for Running {
             std::thread::sleep(LOOK_AGAIN);
         }
     }
+}
+
+/// Whether a thread sleeps in the kernel; `None`: there is none. `task` is its folder in `/proc`.
+///
+/// # Panics
+/// If what the kernel says of it has another form.
+pub fn sleeps(task: &str) -> Option<bool> {
+    let stat = std::fs::read_to_string(format!("{task}/stat")).ok()?;
+    // Its name, in brackets, may have any characters.
+    let state = stat.rsplit(") ").next()?.split(' ').next()?;
+    Some(state == "S")
 }
 
 /// Runs a command to its end, and returns its output.

@@ -238,7 +238,10 @@ static void *call(void *argument) {
 	return argument;
 }
 
-static void *finish(void *argument) { return argument; }
+static void *finish(void *argument) {
+	handled++;
+	return argument;
+}
 
 static void deferred(void) {
 	ecalls_thread_start_t bodies[] = {defer, call};
@@ -254,7 +257,10 @@ static void deferred(void) {
 		CHECK(result_of(thread) == ECALLS_THREAD_CANCELLED && handled == 1);
 	}
 	/* one that has ended stays as it is */
+	handled = 0;
 	ecalls_thread_t *thread = start(finish, VALUE);
+	while (!handled)
+		ecalls_thread_sleep(PERIOD_US / 10);
 	ecalls_thread_sleep(PERIOD_US);
 	CHECK(ecalls_thread_cancel(thread) == 0);
 	CHECK(result_of(thread) == VALUE);

@@ -13,7 +13,7 @@
 
 #include "check.h"
 
-#define SECOND_US 1000000
+#define PATIENCE_US 30000000
 
 static ecalls_t *ecalls;
 
@@ -63,7 +63,7 @@ static void event_passes_a_kernel_handler_and_arrives(const ecalls_service_t *se
 
 	CHECK(raise_number(service, 10, 0) == 1);
 	CHECK(raise_number(service, 11, 0) == 1);
-	CHECK(ecalls_channel_recv(channel, SECOND_US, &event) == 0);
+	CHECK(ecalls_channel_recv(channel, PATIENCE_US, &event) == 0);
 	CHECK(ecalls_subscription_id(subscription, &id) == 0);
 	CHECK(ecalls_service_index(service, &index) == 0);
 	CHECK(event.data[0] == 11 && event.size == 8 && event.kind == 1);
@@ -79,18 +79,29 @@ static void event_passes_a_kernel_handler_and_arrives(const ecalls_service_t *se
 	ecalls_channel_close(channel);
 }
 
+/* When the first thread sleeps: it waits for an event. */
 static void *raise_some(void *service) {
-	usleep(50000);
+	char path[64], stat[512];
+
+	snprintf(path, sizeof path, "/proc/%d/stat", getpid());
+	for (char state = 0; state != 'S'; usleep(1000)) {
+		FILE *file = fopen(path, "r");
+		size_t bytes = fread(stat, 1, sizeof stat - 1, file);
+
+		stat[bytes] = 0;
+		state = strrchr(stat, ')')[2];
+		fclose(file);
+	}
 	for (uint64_t i = 0; i < 8; i++)
 		CHECK(raise_number(service, i, 0) == 1);
 	return NULL;
 }
 
 /* A reader that sleeps lets eight events gather, for which it is woken twice at most: by the first
- * one and by the last one. Fewer come to it after a while. */
+ * one and by the last one. */
 static void events_gather_for_a_reader_that_sleeps(ecalls_service_t *service) {
 	struct ecalls_channel_options options = {
-		.size = sizeof options, .gather_us = SECOND_US / 5, .gather_events = 8};
+		.size = sizeof options, .gather_us = 10 * PATIENCE_US, .gather_events = 8};
 	ecalls_channel_t *channel = NULL;
 	struct ecalls_subscription_count counts;
 	struct ecalls_event event;
@@ -101,14 +112,33 @@ static void events_gather_for_a_reader_that_sleeps(ecalls_service_t *service) {
 	ecalls_subscription_t *subscription = subscribe("c_round_trip", &action, 1);
 	CHECK(pthread_create(&other, NULL, raise_some, service) == 0);
 	for (uint64_t i = 0; i < 8; i++) {
-		CHECK(ecalls_channel_recv(channel, SECOND_US, &event) == 0);
+		CHECK(ecalls_channel_recv(channel, PATIENCE_US, &event) == 0);
 		CHECK(event.data[0] == i);
 	}
 	CHECK(pthread_join(other, NULL) == 0);
 	CHECK(ecalls_subscription_counts(subscription, &counts) == 0);
 	CHECK(counts.delivered == 8 && counts.wakes >= 1 && counts.wakes <= 2);
-	CHECK(raise_number(service, 8, 0) == 1);
-	CHECK(ecalls_channel_recv(channel, SECOND_US, &event) == 0);
+	ecalls_unsubscribe(subscription);
+	ecalls_channel_close(channel);
+}
+
+/* Events that are fewer than those that should gather come to the reader after a while. */
+static void few_events_come_after_a_while(ecalls_service_t *service) {
+	struct ecalls_channel_options options = {
+		.size = sizeof options, .gather_us = 200000, .gather_events = 8};
+	ecalls_channel_t *channel = NULL;
+	struct ecalls_event event;
+
+	CHECK(ecalls_channel_open(ecalls, &options, &channel) == 0);
+	struct ecalls_subscribe_action action = {.kind = ECALLS_ACTION_MEMORY, .channel = channel};
+	ecalls_subscription_t *subscription = subscribe("c_round_trip", &action, 1);
+	for (uint64_t i = 0; i < 9; i++) {
+		if (i % 8 == 0)
+			for (uint64_t j = i; j < 9 && j < i + 8; j++)
+				CHECK(raise_number(service, j, 0) == 1);
+		CHECK(ecalls_channel_recv(channel, PATIENCE_US, &event) == 0);
+		CHECK(event.data[0] == i);
+	}
 	CHECK(ecalls_channel_recv(channel, 1000, &event) == -ETIMEDOUT);
 	ecalls_unsubscribe(subscription);
 	ecalls_channel_close(channel);
@@ -176,7 +206,7 @@ static void event_passes_a_handler_in_ecode(const ecalls_service_t *service) {
 	CHECK(ecalls_call_fast(channel, ECALLS_OP_SET, 1, 10, 0, NULL) == 0);
 	raise_number(service, 9, 0);
 	raise_number(service, 10, 0);
-	CHECK(ecalls_channel_recv(channel, SECOND_US, &event) == 0);
+	CHECK(ecalls_channel_recv(channel, PATIENCE_US, &event) == 0);
 	CHECK(event.size == 16 && event.data[0] == 20 && (uint32_t)event.data[1] == 2);
 	REFUSED(ecalls_subscription_replace(subscription, 0, "new.ec", "numbr"), -EINVAL,
 		"new.ec:1:1: error: 'numbr' is not declared");
@@ -189,7 +219,7 @@ static void event_passes_a_handler_in_ecode(const ecalls_service_t *service) {
 	CHECK(warnings[strlen(warnings) - 1] == '\n');
 	raise_number(service, 5, 0);
 	raise_number(service, 6, 0);
-	CHECK(ecalls_channel_recv(channel, SECOND_US, &event) == 0);
+	CHECK(ecalls_channel_recv(channel, PATIENCE_US, &event) == 0);
 	CHECK(event.size == 8 && event.data[0] == 5);
 	CHECK(ecalls_channel_try_recv(channel, &event) == -EAGAIN);
 	ecalls_unsubscribe(subscription);
@@ -240,7 +270,7 @@ static void user_handler_decides(const ecalls_service_t *service) {
 
 	raise_number(service, 1, 0);
 	raise_number(service, 2, 0);
-	CHECK(ecalls_channel_recv(channel, SECOND_US, &event) == 0);
+	CHECK(ecalls_channel_recv(channel, PATIENCE_US, &event) == 0);
 	CHECK(event.data[0] == 2);
 	CHECK(atomic_load(&sum) == 3);
 	CHECK(ecalls_channel_try_recv(channel, &event) == -EAGAIN);
@@ -251,7 +281,7 @@ static void user_handler_decides(const ecalls_service_t *service) {
 static void *wait_for_event(void *channel) {
 	static struct ecalls_event event;
 
-	CHECK(ecalls_channel_recv(channel, 5 * SECOND_US, &event) == 0);
+	CHECK(ecalls_channel_recv(channel, PATIENCE_US, &event) == 0);
 	return &event;
 }
 
@@ -298,10 +328,10 @@ static void calls_and_timers_work(void) {
 	ecalls_subscription_t *subscription = subscribe("timer", &action, 1);
 	struct pollfd ready = {.fd = ecalls_channel_fd(channel), .events = POLLIN};
 
+	CHECK(ecalls_channel_prepare_wait(channel) == 1);
 	CHECK(ecalls_timer_after(channel, 20000, &timer) == 0);
 	CHECK(ecalls_timer_number(timer, &number) == 0);
-	CHECK(ecalls_channel_prepare_wait(channel) == 1);
-	CHECK(poll(&ready, 1, 1000) == 1);
+	CHECK(poll(&ready, 1, PATIENCE_US / 1000) == 1);
 	CHECK(ecalls_channel_end_wait(channel) == 0);
 	CHECK(ecalls_channel_try_recv(channel, &event) == 0);
 	CHECK(event.service == ECALLS_SERVICE_TIMER && event.type == number);
@@ -327,7 +357,7 @@ static void socket_tells_of_data(void) {
 	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
 	CHECK(ecalls_watch_socket(ecalls, pair[0], &interest) == 0);
 	CHECK(write(pair[1], "x", 1) == 1);
-	CHECK(ecalls_channel_recv(channel, SECOND_US, &event) == 0);
+	CHECK(ecalls_channel_recv(channel, PATIENCE_US, &event) == 0);
 	CHECK(event.service == ECALLS_SERVICE_SOCKET && event.type == 9);
 	CHECK(ecalls_forget_socket(ecalls, pair[0]) == 0);
 	CHECK(write(pair[1], "x", 1) == 1);
@@ -407,6 +437,7 @@ int main(void) {
 	}
 	event_passes_a_kernel_handler_and_arrives(service);
 	events_gather_for_a_reader_that_sleeps(service);
+	few_events_come_after_a_while(service);
 	what_was_not_read_stands_for_further_events(service);
 	event_passes_a_handler_in_ecode(service);
 	slots_show_what_is_ready(service);

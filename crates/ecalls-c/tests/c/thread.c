@@ -161,11 +161,14 @@ static void *other(void *argument) {
 	return argument;
 }
 
+static atomic_int timed_out;
+
 static void *ready(void *argument) {
 	int fd = *(int *)argument;
 	char byte;
 
 	CHECK(ecalls_thread_wait_ready(fd, ECALLS_THREAD_READABLE, in_us(PERIOD_US)) == -ETIMEDOUT);
+	atomic_store(&timed_out, 1);
 	CHECK(ecalls_thread_wait_ready(fd, ECALLS_THREAD_READABLE, ECALLS_NEVER) == 0);
 	CHECK(read(fd, &byte, 1) == 1);
 	return NULL;
@@ -187,7 +190,7 @@ static void blocks(void) {
 	/* The only processor executes these although two threads block. */
 	for (int i = 0; i < THREADS; i++)
 		CHECK(ecalls_thread_create(runtime, other, NULL, NULL, NULL) == 0);
-	while (atomic_load(&others) < THREADS)
+	while (atomic_load(&others) < THREADS || !atomic_load(&timed_out))
 		usleep(1000);
 	usleep(2 * PERIOD_US);
 	CHECK(write(waited[1], "y", 1) == 1);
@@ -253,10 +256,13 @@ static void ranks(void) {
 
 /* --- time, handles, and what is refused --- */
 
+static atomic_int has_handle;
+
 static void *join_itself(void *argument) {
 	ecalls_thread_t **thread = argument;
 
-	ecalls_thread_sleep(PERIOD_US);
+	while (!atomic_load(&has_handle))
+		ecalls_thread_sleep(PERIOD_US);
 	REFUSED(ecalls_thread_join(*thread, NULL), -EDEADLK, "itself");
 	return NULL;
 }
@@ -277,6 +283,7 @@ static void handles(ecalls_threads_t *runtime) {
 	void *result = NULL;
 
 	CHECK(ecalls_thread_create(runtime, join_itself, &thread, NULL, &thread) == 0);
+	atomic_store(&has_handle, 1);
 	CHECK(ecalls_thread_join(thread, NULL) == 0);
 	CHECK(ecalls_thread_create(runtime, sleeps, &result, NULL, &thread) == 0);
 	CHECK(ecalls_thread_set_priority(thread, 1) == 0);
@@ -325,15 +332,22 @@ static void refusals(ecalls_threads_t *runtime) {
 	CHECK(ecalls_semaphore_release(NULL) == -EINVAL);
 }
 
+static void *acquires(void *argument) {
+	CHECK(ecalls_semaphore_acquire(argument) == 0);
+	return NULL;
+}
+
 static void limits(void) {
+	struct ecalls_semaphore end = {0};
 	struct ecalls_threads_options options = {
 	    .size = sizeof options, .processors = 1,
 	    .kernel = ECALLS_THREADS_KERNEL_NEVER, .threads_max = 1, .stack_bytes = 65536};
 	ecalls_threads_t *runtime;
 
 	CHECK(ecalls_threads_start(&options, &runtime) == 0);
-	CHECK(ecalls_thread_create(runtime, sleeps, NULL, NULL, NULL) == 0);
-	REFUSED(ecalls_thread_create(runtime, sleeps, NULL, NULL, NULL), -ENOSPC, "limit");
+	CHECK(ecalls_thread_create(runtime, acquires, &end, NULL, NULL) == 0);
+	REFUSED(ecalls_thread_create(runtime, acquires, &end, NULL, NULL), -ENOSPC, "limit");
+	CHECK(ecalls_semaphore_release(&end) == 0);
 	CHECK(ecalls_threads_end(runtime) == 0);
 }
 

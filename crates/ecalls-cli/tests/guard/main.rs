@@ -14,6 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use limit::calm::measured;
 use limit::net::Net;
 use limit::{Ended, Lines, Running, ended};
 use serde_json::Value;
@@ -51,6 +52,9 @@ fn start(port: u16, arguments: &[&str]) -> (Running, Lines) {
     let lines = running.lines();
     (running, lines)
 }
+
+/// A processor that is away for longer makes servers and clients late: no figure is valid then.
+const AWAY: Duration = Duration::from_millis(15);
 
 /// Reads lines until one is as it should be.
 fn wait_for(lines: &mut Lines, what: &str, mut is_it: impl FnMut(&Value) -> bool) -> Value {
@@ -97,19 +101,21 @@ fn overloaded_server_replies_in_time_with_a_guard() {
     if !may_load() {
         return;
     }
-    // They sleep nearly always, so they may run side by side.
-    std::thread::scope(|scope| {
-        for ip in [IP4, IP6] {
-            let run = |mode| scope.spawn(move || overload(ip, mode));
-            let (without, modes) = (run(None), ["refuse", "drop", "sorry"]);
-            let with = modes.map(|mode| run(Some(mode)));
-            let without = without.join().expect("an outcome");
-            for (mode, with) in modes.into_iter().zip(with) {
-                let with = with.join().expect("an outcome");
-                compare(&format!("{ip} {mode}"), &without, &with);
-                assert_eq!(with.refused > 0, mode != "drop", "{with:?}");
+    measured(AWAY, || {
+        // They sleep nearly always, so they may run side by side.
+        std::thread::scope(|scope| {
+            for ip in [IP4, IP6] {
+                let run = |mode| scope.spawn(move || overload(ip, mode));
+                let (without, modes) = (run(None), ["refuse", "drop", "sorry"]);
+                let with = modes.map(|mode| run(Some(mode)));
+                let without = without.join().expect("an outcome");
+                for (mode, with) in modes.into_iter().zip(with) {
+                    let with = with.join().expect("an outcome");
+                    compare(&format!("{ip} {mode}"), &without, &with);
+                    assert_eq!(with.refused > 0, mode != "drop", "{with:?}");
+                }
             }
-        }
+        });
     });
 }
 
@@ -128,20 +134,23 @@ fn server_with_time_for_its_clients_refuses_none() {
     if !may_load() {
         return;
     }
-    let server = Server::start(IP4, Duration::from_millis(5), 128);
-    let (_guard, mut lines) = start(server.address.port(), &["--mode", "refuse"]);
-    let time = Duration::from_secs(2);
-    let outcome = steady(server.address, 100, time);
-    // A machine that stands still for a moment makes a server wait.
-    assert!(outcome.replies.len() > 180, "{outcome:?}");
-    // Within the target it takes 9.
-    let outcome = bursts(server.address, 6, time);
-    assert!(outcome.replies.len() > 42, "{outcome:?}");
-    wait_for(&mut lines, "all came", |line| {
-        let [admitted, refused] = ["admitted_total", "refused_total"].map(|key| line[key].as_u64());
-        admitted
-            .zip(refused)
-            .is_some_and(|(admitted, refused)| admitted + refused == 248)
+    measured(AWAY, || {
+        let server = Server::start(IP4, Duration::from_millis(5), 128);
+        let (_guard, mut lines) = start(server.address.port(), &["--mode", "refuse"]);
+        let time = Duration::from_secs(2);
+        let outcome = steady(server.address, 100, time);
+        // A machine that stands still for a moment makes a server wait.
+        assert!(outcome.replies.len() > 180, "{outcome:?}");
+        // Within the target it takes 9.
+        let outcome = bursts(server.address, 6, time);
+        assert!(outcome.replies.len() > 42, "{outcome:?}");
+        wait_for(&mut lines, "all came", |line| {
+            let [admitted, refused] =
+                ["admitted_total", "refused_total"].map(|key| line[key].as_u64());
+            admitted
+                .zip(refused)
+                .is_some_and(|(admitted, refused)| admitted + refused == 248)
+        });
     });
 }
 

@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ecalls_abi::handler::HANDLER_COUNT;
 use ecalls_abi::service::{SERVICE_CORE, ServiceCount, SubscriptionCount};
@@ -14,6 +14,9 @@ use ecalls_kernel::measure::{self, Measure};
 use ecalls_kernel::owner::Owner;
 use ecalls_kernel::subscription::{HostedSubscription, Request};
 use zerocopy::FromZeros;
+
+/// How long anything that should happen may take on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One test at a time uses the core.
 static TURN: Mutex<()> = Mutex::new(());
@@ -98,19 +101,24 @@ impl Stage {
     /// Waits until a subscription was offered so many events and all is settled.
     pub(crate) fn wait_for(&self, subscription: &HostedSubscription, offered: u64) {
         let index = subscription.id().index();
-        for _ in 0..500 {
+        wait_until("the events have come", || {
             let count = self.core.subscription_count(index).expect("its row");
             let ends = count.delivered + count.filtered + count.late;
-            if ends + count.dropped.iter().sum::<u64>() >= offered {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("the events never came: {:?}", self.count(subscription));
+            ends + count.dropped.iter().sum::<u64>() >= offered
+        });
     }
 
     pub(crate) fn service(&self) -> ServiceCount {
         self.core.service_stat(SERVICE_CORE).expect("it").count
+    }
+}
+
+/// Waits until `done`, at most [`PATIENCE`].
+pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "waited too long: {what}");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

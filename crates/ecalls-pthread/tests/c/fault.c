@@ -92,8 +92,10 @@ static void limit(int resource, rlim_t soft)
 static void *wait_for_end(void *argument)
 {
 	(void)argument;
-	while (!stop)
+	while (!stop) {
 		usleep(1000);
+		rounds++;
+	}
 	return NULL;
 }
 
@@ -107,7 +109,7 @@ static void memory(void)
 
 	REQUIRE(pthread_create(&many[count++], NULL, wait_for_end, NULL) == 0);
 	/* Until it has what the C library gives a thread that runs. */
-	nap(50000);
+	await_rounds(2);
 	size = fopen("/proc/self/statm", "r");
 	REQUIRE(size && fscanf(size, "%ld", &pages) == 1);
 	fclose(size);

@@ -10,7 +10,7 @@ use limit::{Lines, Running};
 
 use super::{Sees, both, compile, output, threaded};
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 const KILLS: u64 = 20;
 
 fn program() -> &'static Path {
@@ -106,7 +106,16 @@ fn a_program_that_is_traced_goes_on() {
         let mut strace = Command::new("strace");
         strace.args(["-f", "-o", "/dev/null", "-p", &running.id().to_string()]);
         let tracer = Running::start(strace.stderr(Stdio::null()));
-        std::thread::sleep(Duration::from_millis(100));
+        let status = format!("/proc/{}/status", running.id());
+        let start = Instant::now();
+        let is_traced = || {
+            let status = std::fs::read_to_string(&status).expect("it runs");
+            !status.contains("TracerPid:\t0\n")
+        };
+        while !is_traced() {
+            assert!(start.elapsed() < LIMIT, "strace does not attach");
+            std::thread::sleep(Duration::from_millis(10));
+        }
         go_on(&mut lines);
         output(Command::new("kill").args(["-INT", &tracer.id().to_string()]));
         // It detaches, and ends by the signal.

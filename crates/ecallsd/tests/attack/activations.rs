@@ -331,8 +331,10 @@ fn become_another_program(stage: &mut Stage) {
     let pages = page.map();
     assert_eq!(page.join(page.index, 1), 0);
     block(&pages);
+    let comm = format!("/proc/{}/comm", std::process::id());
     raw::fork(|| {
-        std::thread::sleep(Duration::from_millis(100));
+        let is_other = || std::fs::read_to_string(&comm).is_ok_and(|name| name == "sh\n");
+        wait_until("it is another program", is_other);
         pages.words()[0].store(raw::pair(1, 1), Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(300));
         let counts = [1, 2].map(|word| pages.words()[word].load(Ordering::SeqCst));
@@ -343,7 +345,7 @@ fn become_another_program(stage: &mut Stage) {
         });
         0
     });
-    let script = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.05; done";
+    let script = "for i in $(seq 20); do sleep 0.05; done";
     let error = Command::new("sh").args(["-c", script]).exec();
     panic!("{error}");
 }

@@ -12,6 +12,7 @@ use crate::actor::{Roles, Stage, start};
 use crate::memory::Loop;
 use crate::own::Own;
 use crate::raw::{self, Raw};
+use crate::running::PATIENCE;
 use crate::scene::{Scene, is_emulated, new_user, user};
 use crate::tests;
 
@@ -112,8 +113,9 @@ fn flood_of_requests_leaves_others_alone() {
     }
     drop(other);
     assert!(
-        slowest < Duration::from_millis(200) || is_emulated(),
-        "an answer took {slowest:?}"
+        slowest < Duration::from_millis(200) + scene.slack() || is_emulated(),
+        "an answer took {slowest:?}, and the machine stood still for up to {:?}",
+        scene.slack()
     );
     for attacker in &mut attackers {
         attacker.expect("done");
@@ -241,7 +243,8 @@ fn never_read(stage: &mut Stage) {
 fn connect(stage: &mut Stage) {
     let until = Instant::now() + TIME;
     let mut made = 0;
-    while Instant::now() < until {
+    // So many it must make, also on a machine that stands still meanwhile.
+    while Instant::now() < until || made < 100 && Instant::now() < until + PATIENCE {
         // Some say HELLO, some nothing, some leave before they are heard.
         let connected = match made % 3 {
             0 => Raw::open().map(|(raw, ..)| raw),

@@ -30,7 +30,6 @@ mod revocation;
 #[path = "../harness/running.rs"]
 mod running;
 mod scene;
-mod standstill;
 mod together;
 mod upload;
 mod upload_life;

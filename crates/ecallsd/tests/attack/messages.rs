@@ -69,20 +69,21 @@ fn answers_that_nobody_reads_hold_up_nobody() {
     let (mut other, ..) = Raw::open().expect("the daemon");
     let start = Instant::now();
     let mut asked = 0;
-    while start.elapsed() < Duration::from_secs(1) {
+    while start.elapsed() < Duration::from_secs(1) || asked < 2 && start.elapsed() < PATIENCE {
         let before = Instant::now();
         let answer = other.ask(&Request::LookQueue(Number::default()), &[]);
         answer.expect("an answer");
         let took = before.elapsed();
         assert!(
-            took < Duration::from_secs(1) || is_emulated(),
+            took < Duration::from_secs(1) + scene.slack() || is_emulated(),
             "an answer took {took:?}"
         );
         asked += 1;
     }
     assert!(
         asked > 1 || is_emulated(),
-        "only {asked} answers in a second"
+        "only {asked} answers in {:?}",
+        start.elapsed()
     );
     drop(other);
     attacker.say("end");

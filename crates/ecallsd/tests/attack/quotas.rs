@@ -14,6 +14,7 @@ use crate::maps::number_of;
 use crate::memory::{Loop, register};
 use crate::own::Own;
 use crate::raw::{self, Raw, tell};
+use crate::running::PATIENCE;
 use crate::scene::{Scene, is_emulated, user};
 use crate::tests;
 use std::time::{Duration, Instant};
@@ -139,7 +140,15 @@ fn edge<T>(
         }
     }
     give_back(held.pop().expect("there are some"));
-    held.push(make().unwrap_or_else(|no| panic!("after one was given back: {no}")));
+    // The daemon hears of it a moment later.
+    let begin = Instant::now();
+    held.push(loop {
+        match make() {
+            Ok(one) => break one,
+            Err(no) => assert!(begin.elapsed() < PATIENCE, "after one was given back: {no}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    });
     held.into_iter().for_each(give_back);
 }
 
@@ -149,20 +158,11 @@ fn refusal(refused: &Refused) -> String {
 }
 
 fn connections(stage: &mut Stage) {
-    let again = || {
-        // The daemon hears of an end a moment later.
-        let begin = Instant::now();
-        loop {
-            match Raw::open() {
-                Ok((raw, ..)) => return Ok(raw),
-                Err(error) if begin.elapsed() > Duration::from_millis(300) => {
-                    return Err(error.to_string());
-                }
-                Err(_) => std::thread::sleep(Duration::from_millis(20)),
-            }
-        }
+    let make = || match Raw::open() {
+        Ok((raw, ..)) => Ok(raw),
+        Err(error) => Err(error.to_string()),
     };
-    edge("connections", CONNECTIONS, again, drop);
+    edge("connections", CONNECTIONS, make, drop);
     stage.done();
 }
 
@@ -243,8 +243,6 @@ fn bytes(stage: &mut Stage) {
             let close = Request::CloseChannel(number_of(channel.id));
             raw.borrow_mut().value(&close).expect("its own");
             drop(channel);
-            // Memory without a holder is credited when the daemon has noticed.
-            std::thread::sleep(Duration::from_millis(1500));
         },
     );
     stage.done();
@@ -273,7 +271,8 @@ fn raises(stage: &mut Stage) {
     std::thread::sleep(Duration::from_millis(50));
     let (begin, data) = (Instant::now(), [0; 8]);
     let mut raised = 0;
-    while begin.elapsed() < Duration::from_millis(200) {
+    let more = |raised| raised < BURST + 20 && begin.elapsed() < PATIENCE;
+    while begin.elapsed() < Duration::from_millis(200) || more(raised) {
         match own.service.raise(&Raise::new(&data)) {
             Ok(_) => raised += 1,
             Err(error) => assert!(matches!(error, Error::Quota { .. }), "{error}"),
@@ -284,7 +283,7 @@ fn raises(stage: &mut Stage) {
             begin.elapsed()
         );
     }
-    assert!(raised >= BURST + 20 || is_emulated(), "{raised} in 200 ms");
+    assert!(raised >= BURST + 20 || is_emulated(), "only {raised}");
     stage.done();
 }
 
@@ -337,23 +336,28 @@ fn waiting(stage: &mut Stage) {
 
 fn requests(stage: &mut Stage) {
     let (mut raw, ..) = Raw::open().expect("the daemon");
-    let begin = Instant::now();
-    let mut asked = 1;
-    while begin.elapsed() < Duration::from_secs(1) {
-        raw.ask(&Request::LookQueue(number_of(0)), &[])
-            .expect("an answer");
-        asked += 1;
+    // A machine that stands still answers fewer in a second.
+    for second in 1.. {
+        let begin = Instant::now();
+        let mut asked = 1;
+        while begin.elapsed() < Duration::from_secs(1) {
+            raw.ask(&Request::LookQueue(number_of(0)), &[])
+                .expect("an answer");
+            asked += 1;
+        }
+        let most = REQUESTS_BURST + REQUESTS_PER_SECOND * 11 / 10 + 2;
+        assert!(
+            asked <= most,
+            "{asked} in {:?}, {most} are allowed",
+            begin.elapsed()
+        );
+        if asked >= REQUESTS_PER_SECOND || is_emulated() {
+            break;
+        }
+        assert!(second < 10, "{asked} in the last of {second} seconds");
+        // As many as at first may come at once in the next one.
+        std::thread::sleep(Duration::from_millis(500));
     }
-    let most = REQUESTS_BURST + REQUESTS_PER_SECOND * 11 / 10 + 2;
-    assert!(
-        asked <= most,
-        "{asked} in {:?}, {most} are allowed",
-        begin.elapsed()
-    );
-    assert!(
-        asked >= REQUESTS_PER_SECOND || is_emulated(),
-        "{asked} in a second"
-    );
     let _ = register;
     stage.done();
 }

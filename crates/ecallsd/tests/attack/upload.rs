@@ -26,6 +26,7 @@ use crate::raw::{Raw, tell};
 use crate::running::{PATIENCE, wait_until};
 use crate::scene::{Scene, daemon_processes, is_emulated, new_user, user};
 use crate::tests;
+use crate::upload_life::handlers_at_rest;
 
 tests! {
     uploaded_filters_work_and_are_replaced_while_events_arrive
@@ -142,7 +143,7 @@ pub(crate) fn handlers() -> usize {
 // --- filters ---
 
 fn uploaded_filters_work_and_are_replaced_while_events_arrive() {
-    let before = handlers();
+    let before = handlers_at_rest();
     let scene = Scene::begin();
     let uid = new_user();
     let mut client = start("filters", uid, &[]);
@@ -243,9 +244,17 @@ fn replace_under_load(subscription: &Subscription, own: &Service, channel: &mut 
         stop.store(true, Ordering::Relaxed);
         raiser.join().expect("no panic")
     });
+    let mut got = Vec::new();
+    let mut all_are_there = || {
+        got.append(&mut received(channel));
+        got.dedup();
+        let lost = channel.lost();
+        let lost = lost.dropped.iter().sum::<u64>() + lost.late;
+        got.len() as u64 + lost >= raised
+    };
+    wait_until("each event has come or is lost", &mut all_are_there);
     std::thread::sleep(Duration::from_millis(50));
-    let mut got = received(channel);
-    got.dedup();
+    assert!(all_are_there());
     let lost = channel.lost();
     let lost = lost.dropped.iter().sum::<u64>() + lost.late;
     assert_eq!(got.len() as u64 + lost, raised, "each event once");
@@ -263,7 +272,7 @@ fn when_allowed<T>(ask: impl Fn() -> ecalls::Result<T>) -> ecalls::Result<T> {
 }
 
 fn handlers_of_a_killed_client_are_gone_with_it() {
-    let before = handlers();
+    let before = handlers_at_rest();
     let scene = Scene::begin();
     let uid = new_user();
     for round in 0..5 {
@@ -556,7 +565,7 @@ fn slow_texts_take_their_own_users_time() {
     let waited = begin.elapsed();
     eprintln!("  another user's first filters took {waited:?}");
     assert!(
-        waited < Duration::from_secs(5) || is_emulated(),
+        waited < Duration::from_secs(5) + scene.slack() || is_emulated(),
         "{waited:?}"
     );
     other.say("go on");
@@ -601,7 +610,7 @@ fn killed_compilers_cost_one_text_each() {
     client.expect("begun");
     let mut killed = 0;
     let begin = Instant::now();
-    while begin.elapsed() < TIME {
+    while begin.elapsed() < TIME || killed <= 3 && begin.elapsed() < PATIENCE {
         // Broker, door, keeper, and whoever the keeper has started.
         for worker in daemon_processes().into_iter().skip(3) {
             let worker = Pid::from_raw(worker.cast_signed()).expect("a process");
@@ -643,7 +652,7 @@ fn upload_on(stage: &mut Stage) {
     });
     stage.say(format_args!("{taken} taken, {refused} refused"));
     std::thread::sleep(Duration::from_secs(4)); // what the refused ones cost is paid by then
-    filtered(&ecalls, &name, "value > 3").expect("the next compiler");
+    when_allowed(|| filtered(&ecalls, &name, "value > 3")).expect("the next compiler");
     stage.done();
 }
 

@@ -23,8 +23,8 @@ const PERIOD: Duration = Duration::from_micros(500);
 /// How long every second event waits for its release.
 const RELEASE: Duration = Duration::from_millis(3);
 
-/// By then an event that has not come does not come any more.
-const REST: Duration = Duration::from_millis(100);
+/// By then an event that has not come does not come any more, however busy the machine is.
+const REST: Duration = Duration::from_secs(10);
 
 /// The victim's measurements since its last report.
 #[derive(Clone, Copy, Debug)]

@@ -71,7 +71,7 @@ fn a_request_that_comes_too_slowly_is_told_and_others_are_served_meanwhile() {
 
 #[test]
 fn a_connection_stays_open_between_requests_for_as_long_as_is_set() {
-    each(&["--idle", "1", "--timeout", "60"], |server, mode| {
+    each(&["--idle", "3", "--timeout", "60"], |server, mode| {
         let mut stream = server.connect();
         for _ in 0..3 {
             stream.write_all(GET.as_bytes()).expect("it reads");

@@ -11,8 +11,9 @@ use crate::clients::{GET, read_page, until};
 use crate::server::{MODES, Server, connect, rest};
 use crate::site::{KINDS, Site};
 
-/// Servers that end each connection after two seconds, and servers that never do by themselves.
-const SHORT: &str = "2";
+/// Servers that end each connection after some seconds, in which all are there, and servers that
+/// never do by themselves.
+const SHORT: &str = "6";
 const LONG: &str = "600";
 const IP: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const REQUEST_BIG: &[u8] = b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n";
