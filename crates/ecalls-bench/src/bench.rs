@@ -41,8 +41,11 @@ mod threads;
 pub(crate) mod timing;
 mod web;
 
+use std::path::Path;
+
 use ecalls::Ecalls;
 use ecalls_cli::arguments::{BenchArguments, What};
+use serde_json::Value as Json;
 
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::Output;
@@ -96,7 +99,10 @@ pub(crate) fn run(args: &BenchArguments) -> Outcome {
     if args.what == What::Web {
         return web::run(args);
     }
-    args.sched.refuse()?;
+    refuse(args)?;
+    if let Some(former) = &args.sched.from {
+        return draw(args, &former_values(former)?);
+    }
     let filter = args.row.as_deref().unwrap_or("");
     let names: Vec<&str> = rows::of(args.what).collect();
     let mut wanted = names.clone();
@@ -134,6 +140,7 @@ pub(crate) fn run(args: &BenchArguments) -> Outcome {
     };
     measure(args, &mut bench, &mut report)?;
     report.print()?;
+    draw(args, &|row| report.value(row).map(|value| value.value))?;
     let missed = report.missed();
     if args.check && !missed.is_empty() {
         let message = format!(
@@ -143,6 +150,44 @@ pub(crate) fn run(args: &BenchArguments) -> Outcome {
         return Err(Failure::new(Code::Failed, message));
     }
     Ok(())
+}
+
+/// Options that this measurement has not.
+fn refuse(args: &BenchArguments) -> Outcome {
+    match args.what {
+        What::Channel => args.sched.refuse_all_but_drawing(),
+        _ => args.sched.refuse(),
+    }
+}
+
+/// Writes the papers' figures, which only channels have of the measurements that come here.
+fn draw(args: &BenchArguments, ns: &dyn Fn(&str) -> Option<f64>) -> Outcome {
+    let Some(path) = &args.sched.report else {
+        return match args.sched.from {
+            None => Ok(()),
+            Some(_) => Err(Failure::usage(
+                "--from draws: say where, with --report FILE",
+            )),
+        };
+    };
+    std::fs::write(path, channel::plot::drawing(ns))
+        .map_err(|error| timing::os(&format!("writing {}", path.display()), error))
+}
+
+/// The values of rows that `--json` printed before.
+fn former_values(path: &Path) -> Result<impl Fn(&str) -> Option<f64> + use<>, Failure> {
+    let failed = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let mut rows = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let row: Json = serde_json::from_str(line)
+            .map_err(|_| failed(format!("line {number} is none that --json prints")))?;
+        rows.push(row);
+    }
+    Ok(move |row: &str| {
+        let found = rows.iter().find(|one| one["row"] == row);
+        found.and_then(|one| one["value"].as_f64())
+    })
 }
 
 /// Measures the sections that are needed.

@@ -151,7 +151,16 @@ fn events_for_other_hosts_are_measured_beside_the_packets_of_a_socket() {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
     bench.args(["bench", "channel", "--json", "--quick"]);
     bench.args(["--row", "lane_,send_,fig6_,fig7_,group_,sendmmsg_"]);
+    let drawing = std::env::temp_dir().join(format!("bench-channel-{}.svg", std::process::id()));
+    bench.arg("--report").arg(&drawing);
     let rows = rows(&limit::output(&mut bench, LIMIT));
+    let drawn = std::fs::read_to_string(&drawing).expect("it was written");
+    std::fs::remove_file(&drawing).expect("it is ours");
+    assert_eq!(
+        drawn.matches("class=\"title\"").count(),
+        3,
+        "Figure 6, and two of Figure 7"
+    );
     let names = [
         ("lane_submit_8", "send_8"),
         ("lane_publish_8", "send_8"),
@@ -164,6 +173,29 @@ fn events_for_other_hosts_are_measured_beside_the_packets_of_a_socket() {
         assert!(rows[name]["ratio"].as_f64().expect("a number") > 0.0);
         assert_eq!(rows[name]["baseline"], baseline);
     }
+}
+
+#[test]
+fn figures_of_channels_are_drawn_of_what_was_measured_before() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (data, drawing) = (folder.join("channel.json"), folder.join("channel.svg"));
+    let draw = |lines: &str, more: &[&str]| {
+        std::fs::write(&data, lines).expect("a file");
+        let mut bench = Command::new(env!("CARGO_BIN_EXE_ecalls-bench"));
+        bench.args(["bench", "channel", "--from"]).arg(&data);
+        limit::output(bench.args(more), LIMIT)
+    };
+    let report = ["--report", drawing.to_str().expect("a path in UTF-8")];
+    let lines =
+        "{\"row\":\"fig7_out_1\",\"value\":4700.0}\n{\"row\":\"fig7_out_8\",\"value\":null}\n";
+    let output = draw(lines, &report);
+    assert!(output.status.success(), "{output:?}");
+    let drawn = std::fs::read_to_string(&drawing).expect("it was written");
+    assert!(drawn.contains("ours, 1: 4.7 us"), "{drawn}");
+    assert_eq!(draw(lines, &[]).status.code(), Some(2), "it draws nothing");
+    let output = draw("row\n", &report);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("line 1 is none"), "{text}");
 }
 
 /// Runs rows of the channel bench; they are there with positive values, and each with a ratio to

@@ -74,10 +74,10 @@ pub struct Sched {
     #[arg(long, requires = "json")]
     pub series: bool,
     /// Also write drawings: a page in HTML with lateness of timers, CPU shares and frame rates over
-    /// time; of `web` one in SVG with the papers' figures
+    /// time; of `web` and `channel` one in SVG with the papers' figures
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Measure nothing: read what `--json --series` printed before
+    /// Measure nothing: read what `--json --series` printed before; of `channel` what `--json` did
     #[arg(long, value_name = "FILE")]
     #[arg(conflicts_with_all = ["seconds", "scheduler", "peer", "series"])]
     pub from: Option<PathBuf>,
@@ -100,21 +100,30 @@ impl Sched {
         match self.report {
             None => self.refuse_all_but_report(),
             Some(_) => Err(Failure::usage(
-                "--report is for `ecalls bench sched` and `ecalls bench web`",
+                "--report is for `ecalls bench sched`, `web` and `channel`",
             )),
         }
     }
 
     /// The same for one that draws a report, too.
     pub fn refuse_all_but_report(&self) -> Outcome {
+        if self.from.is_some() {
+            return Err(Failure::usage(
+                "--from is for `ecalls bench sched` and `channel`",
+            ));
+        }
+        self.refuse_all_but_drawing()
+    }
+
+    /// The same for one that draws a report of what was measured before, too.
+    pub fn refuse_all_but_drawing(&self) -> Outcome {
         if self.seconds.is_some()
             || !self.scheduler.is_empty()
             || !self.peer.is_empty()
             || self.series
-            || self.from.is_some()
         {
             return Err(Failure::usage(
-                "--seconds, --scheduler, --peer, --series and --from are for `ecalls bench sched`",
+                "--seconds, --scheduler, --peer and --series are for `ecalls bench sched`",
             ));
         }
         Ok(())

@@ -12,6 +12,7 @@
 mod filters;
 mod mqtt;
 mod peer;
+pub(super) mod plot;
 mod scale;
 mod table;
 mod web;

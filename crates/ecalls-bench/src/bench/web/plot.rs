@@ -1,26 +1,8 @@
 //! The four figures as one drawing in SVG, in the papers' shape: what is offered to the right, and
 //! upwards what comes back of it, or how long it takes.
 
-use std::fmt::Write as _;
-
-use super::super::chart::{
-    BOTTOM, Chart, HEIGHT, LEFT, RIGHT, TOP, WIDTH, escaped, nice_step, short,
-};
+use super::super::chart::{self, class, nice_step, short};
 use super::Line;
-
-/// Above and below a chart: its title, and lines of its legend.
-const TITLE: f64 = 22.0;
-const LEGEND_LINE: f64 = 15.0;
-/// Characters of a legend's line.
-const LEGEND_WIDTH: usize = 76;
-const STYLE: &str = "svg { background: #fff; } text { font: 11px sans-serif; fill: #1c2430; } \
-                     .title { font-weight: 600; font-size: 12px; } \
-                     .grid { stroke: #d9dee6; fill: none; } \
-                     .line { fill: none; stroke-width: 1.6; stroke-linejoin: round; }";
-const COLOURS: [&str; 13] = [
-    "#c2410c", "#a16207", "#2a6fdb", "#0b8f5a", "#7c3aed", "#db2777", "#0891b2", "#65a30d",
-    "#475569", "#b91c1c", "#1d4ed8", "#0f766e", "#9333ea",
-];
 
 type Of = fn(&Line) -> Option<f64>;
 
@@ -68,29 +50,7 @@ pub(super) fn drawing(lines: &[Line]) -> String {
             }
         }
     }
-    let width = LEFT + WIDTH + RIGHT;
-    let mut body = String::new();
-    let mut y = 0.0;
-    for row in charts.chunks(2) {
-        for (number, (text, _)) in row.iter().enumerate() {
-            let x = width * number as f64;
-            let _ = writeln!(body, "<g transform=\"translate({x} {y})\">\n{text}</g>");
-        }
-        y += row.iter().map(|(_, height)| *height).fold(0.0, f64::max);
-    }
-    let colours: String = (0..)
-        .zip(COLOURS)
-        .map(|(number, colour)| {
-            format!(
-                ".line.c{number} {{ stroke: {colour}; }} tspan.c{number} {{ fill: {colour}; }}\n"
-            )
-        })
-        .collect();
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {y}\">\n\
-         <style>{STYLE}\n{colours}</style>\n{body}</svg>\n",
-        width * 2.0
-    )
+    chart::drawing(&charts)
 }
 
 /// One chart and its height.
@@ -100,25 +60,6 @@ fn chart(title: &str, unit: &str, lines: &[&Line], of: Of) -> (String, f64) {
     let up = most(&mut lines.iter().filter_map(|line| of(line)));
     let step = nice_step(up);
     let top = (up / step).ceil() * step;
-    let mut text = format!(
-        "<text class=\"title\" x=\"{LEFT}\" y=\"14\">{}</text>\n",
-        escaped(title)
-    );
-    let _ = writeln!(text, "<g transform=\"translate(0 {TITLE})\">");
-    let (width, height) = (LEFT + WIDTH + RIGHT, TOP + HEIGHT + BOTTOM);
-    let mut drawn = Chart::begin_sized(&mut text, width, height);
-    for (limit, of_x) in [(top, false), (right, true)] {
-        let step = nice_step(limit);
-        let mut mark = 0.0;
-        while mark <= limit * 1.0001 {
-            match of_x {
-                true => drawn.mark_x(mark / limit, &short(mark)),
-                false => drawn.mark_y(mark / limit, &short(mark)),
-            }
-            mark += step;
-        }
-    }
-    drawn.names("requests offered per second", unit);
     let mut names: Vec<String> = Vec::new();
     for line in lines {
         let name = name(line);
@@ -126,43 +67,26 @@ fn chart(title: &str, unit: &str, lines: &[&Line], of: Of) -> (String, f64) {
             names.push(name);
         }
     }
-    for (number, one) in names.iter().enumerate() {
-        let points = lines.iter().filter(|line| name(line) == *one);
-        let points = points.filter_map(|line| Some((line.offered_per_s / right, of(line)? / top)));
-        drawn.line(&format!("c{}", number % COLOURS.len()), one, points);
-    }
-    drawn.end();
-    text += "</g>\n";
-    let legend = legend(&mut text, &names, TITLE + height + LEGEND_LINE);
-    (text, TITLE + height + LEGEND_LINE * (legend as f64 + 1.0))
-}
-
-/// Writes it, and returns its lines.
-fn legend(text: &mut String, names: &[String], from: f64) -> usize {
-    let (mut line, mut used) = (0, 0);
-    let mut open = false;
-    for (number, name) in names.iter().enumerate() {
-        if !open || used + name.len() > LEGEND_WIDTH {
-            if open {
-                *text += "</text>\n";
-                line += 1;
+    chart::titled(title, &names, |drawn| {
+        for (limit, of_x) in [(top, false), (right, true)] {
+            let step = nice_step(limit);
+            let mut mark = 0.0;
+            while mark <= limit * 1.0001 {
+                match of_x {
+                    true => drawn.mark_x(mark / limit, &short(mark)),
+                    false => drawn.mark_y(mark / limit, &short(mark)),
+                }
+                mark += step;
             }
-            let y = from + LEGEND_LINE * line as f64;
-            let _ = write!(text, "<text x=\"{LEFT}\" y=\"{y}\">");
-            (open, used) = (true, 0);
         }
-        let colour = COLOURS[number % COLOURS.len()];
-        let name = escaped(name);
-        let _ = write!(
-            text,
-            "<tspan style=\"fill:{colour}\">\u{25a0} {name}</tspan>  "
-        );
-        used += name.len() + 4;
-    }
-    if open {
-        *text += "</text>\n";
-    }
-    line + 1
+        drawn.names("requests offered per second", unit);
+        for (number, one) in names.iter().enumerate() {
+            let points = lines.iter().filter(|line| name(line) == *one);
+            let points =
+                points.filter_map(|line| Some((line.offered_per_s / right, of(line)? / top)));
+            drawn.line(&class(number), one, points);
+        }
+    })
 }
 
 fn name(line: &Line) -> String {
