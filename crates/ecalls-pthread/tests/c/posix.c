@@ -553,6 +553,8 @@ static void connections(void)
 	struct timeval limit = {.tv_usec = 20000};
 	CHECK(setsockopt(pairs[0][0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0);
 	join(create(read_in_vain, (void *)(long)pairs[0][0]));
+	limit.tv_usec = 0;
+	CHECK(setsockopt(pairs[0][0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0);
 	usleep(50000);
 	printf("%d\n", kernel_threads());
 	for (int round = 0; round < 3; round++)
