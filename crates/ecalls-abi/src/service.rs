@@ -271,6 +271,13 @@ impl SubscriptionCount {
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.dropped[reason.index()]
     }
+
+    /// Of a sum: events that were offered, and whose fate has not been counted yet.
+    pub fn under_way(&self) -> u64 {
+        let counted = [self.delivered, self.filtered, self.late].into_iter();
+        let counted = counted.chain(self.dropped).fold(0, u64::wrapping_add);
+        self.offered.wrapping_sub(counted)
+    }
 }
 
 fn add_each(sums: &mut [u64; DROP_REASONS], counts: &[u64; DROP_REASONS]) {
@@ -741,6 +748,9 @@ mod tests {
             ..SubscriptionCount::default()
         });
         assert_eq!((sum.offered, sum.wakes), (1, 1));
+        (sum.offered, sum.late) = (9, 2);
+        sum.dropped[DropReason::QueueFull.index()] = 3;
+        assert_eq!(sum.under_way(), 4);
     }
 
     #[test]

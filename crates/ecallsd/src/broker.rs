@@ -152,7 +152,8 @@ impl Shared {
             count: stat.count,
             subscriptions: stat.subscriptions,
         });
-        let users = self.users();
+        let mut users = self.users();
+        users.settle();
         let views = users
             .all()
             .filter_map(|(uid, user)| users.view(uid, user, &self.ledger).ok());

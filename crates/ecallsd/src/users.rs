@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ecalls_abi::channel::Id;
 use ecalls_abi::message::{
     QUOTA_BYTES, QUOTA_CHANNELS, QUOTA_COMPILE, QUOTA_CONNECTIONS, QUOTA_DESCRIPTORS,
     QUOTA_EXPIRIES, QUOTA_HANDLER, QUOTA_QUEUED, QUOTA_RAISED, QUOTA_REQUESTS, QUOTA_SERVICES,
@@ -37,10 +38,20 @@ pub struct User {
     ended: SubscriptionCount,
 }
 
+/// A subscription that has ended, of whose events some were under way: a kernel thread, for
+/// example, counts the end of a chain when it gets there.
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    uid: u32,
+    id: Id,
+    count: SubscriptionCount,
+}
+
 #[derive(Debug)]
 pub struct Users {
     core: Arc<Core>,
     users: HashMap<u32, User>,
+    ending: Vec<Ending>,
 }
 
 impl Users {
@@ -48,6 +59,7 @@ impl Users {
         Users {
             core,
             users: HashMap::new(),
+            ending: Vec::new(),
         }
     }
 
@@ -95,10 +107,26 @@ impl Users {
     }
 
     /// Adds the counters of a subscription that has ended.
-    pub fn add_ended(&mut self, uid: u32, count: &SubscriptionCount) {
-        if let Some(user) = self.users.get_mut(&uid) {
-            user.ended.add(count);
-        }
+    pub fn add_ended(&mut self, uid: u32, id: Id) {
+        let count = SubscriptionCount::default();
+        self.ending.push(Ending { uid, id, count });
+        self.settle();
+    }
+
+    /// Reads the counters of those that have ended again, until no event of theirs is under way, or
+    /// another subscription has the row.
+    pub fn settle(&mut self) {
+        let (core, users) = (&self.core, &mut self.users);
+        self.ending.retain_mut(|ending| {
+            let stat = core.subscription(ending.id.index()).ok();
+            let stat = stat.filter(|stat| stat.row.id == ending.id.raw());
+            ending.count = stat.as_ref().map_or(ending.count, |stat| stat.count);
+            let waits = stat.is_some() && ending.count.under_way() > 0;
+            if !waits && let Some(user) = users.get_mut(&ending.uid) {
+                user.ended.add(&ending.count);
+            }
+            waits
+        });
     }
 
     /// Adds requests that had to wait.
@@ -124,6 +152,9 @@ impl Users {
             count: user.ended,
             ..UserView::default()
         };
+        for ending in self.ending.iter().filter(|ending| ending.uid == uid) {
+            view.count.add(&ending.count);
+        }
         for (quota, resource) in HELD {
             view.used[quota] = held.of(resource);
         }

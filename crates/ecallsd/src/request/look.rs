@@ -124,6 +124,7 @@ pub fn queue(context: &mut Context<'_>, from: u32) -> Result<Reply> {
 
 /// The first user from row `from` on.
 pub fn user(context: &mut Context<'_>, from: u32) -> Result<Reply> {
+    context.users.settle();
     let who = context.client.who;
     let visible = context
         .users

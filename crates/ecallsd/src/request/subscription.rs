@@ -160,6 +160,8 @@ pub fn install(
         },
         actions,
     };
+    // Before one that has ended loses its row.
+    context.users.settle();
     let core = Arc::clone(context.core);
     let owner = &context.client.owner;
     let thing = HostedSubscription::install_with(core, owner, &request, handlers)?;
@@ -201,11 +203,9 @@ pub fn end(context: &mut Context<'_>, id: u32) -> Result<Reply> {
 
 /// Ends a subscription and adds its counters to its user's.
 pub fn finish(context: &mut Context<'_>, held: Held<HostedSubscription>) {
-    let index = held.thing.id().index();
+    let id = held.thing.id();
     drop(held);
-    if let Ok(count) = context.core.subscription_count(index) {
-        context.users.add_ended(context.client.who.account, &count);
-    }
+    context.users.add_ended(context.client.who.account, id);
 }
 
 /// The receiver, as the kernel describes it.
