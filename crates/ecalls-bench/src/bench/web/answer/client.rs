@@ -66,9 +66,22 @@ impl Client {
 
     /// The number of the next reply.
     pub(super) fn receive(&self) -> io::Result<u16> {
+        self.take(RecvFlags::empty())
+    }
+
+    /// The same of one that has arrived.
+    pub(super) fn receive_next(&self) -> io::Result<Option<u16>> {
+        match self.take(RecvFlags::DONTWAIT) {
+            Ok(number) => Ok(Some(number)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take(&self, flags: RecvFlags) -> io::Result<u16> {
         let mut packet = [0; 2000];
         loop {
-            let (bytes, _) = recv(&self.end, &mut packet, RecvFlags::empty())?;
+            let (bytes, _) = recv(&self.end, &mut packet, flags)?;
             if let Some(number) = self.reply(&packet[..bytes]) {
                 return Ok(number);
             }
