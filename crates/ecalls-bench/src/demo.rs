@@ -9,7 +9,7 @@
 //! 3. the costs of epoll, pipes and signals on this machine now, beside those of ECalls;
 //! 4. the accounts: every event that was raised is in exactly one counter.
 //!
-//! - [`attach`], [`seen`]: subscriptions, reader threads, and their counts;
+//! - [`attach`], [`seen`]: subscriptions, the reader, and its counts;
 //! - [`live`], [`summary`]: the output.
 
 mod attach;
@@ -98,7 +98,7 @@ impl Stage {
         }
     }
 
-    fn attach(&self) -> Attached {
+    fn attach(&self) -> Result<Attached, Failure> {
         Attached::new(&self.ecalls, DEADLINE, self.ours())
     }
 
@@ -111,7 +111,7 @@ impl Stage {
             let Some(without) = self.load.requests_per_s(seconds, &self.stop)? else {
                 return Ok(None);
             };
-            let attached = self.attach();
+            let attached = self.attach()?;
             let with = self.load.requests_per_s(seconds, &self.stop)?;
             drop(attached);
             let Some(with) = with else { return Ok(None) };
@@ -124,7 +124,7 @@ impl Stage {
     /// Shows the events as they arrive.
     fn live(&mut self) -> Result<Vec<Account>, Failure> {
         let seconds = (self.seconds * LIVE_SHARE).max(2.0);
-        let attached = self.attach();
+        let attached = self.attach()?;
         live::filters(&mut self.out, &attached)?;
         let mut live = Live::new(&attached, seconds, self.out.is_json());
         let mut load = self.load.start(seconds.ceil() as u64 + 1)?;
@@ -142,7 +142,10 @@ impl Stage {
         }
         drop(load);
         live.last(&attached, &mut self.out)?;
-        attached.services.iter().map(Account::take).collect()
+        let accounts = attached.services.iter();
+        accounts
+            .map(|watched| Account::take(watched, &attached.reader))
+            .collect()
     }
 
     /// The costs of notification at the moment, by ECalls and by the kernel's own means.

@@ -1,15 +1,17 @@
-//! Subscriptions to the services that the demonstration shows, with a reader thread for each.
+//! Subscriptions to the services that the demonstration shows, and one thread that reads all.
 //!
-//! Each service has a channel and a thread, which periodically reads the waiting events without a
-//! system call. The thread could also sleep until it is woken, and receive an event within a few
+//! Each subscription has a channel. The thread periodically reads what waits in all of them,
+//! without a system call. It could also sleep until it is woken, and receive an event within a few
 //! microseconds; but then the server, whose packets raise the events, would pay for every wake-up.
-//! With deadlines of some milliseconds this is not necessary. Events older than the deadline are
-//! not read: the kernel side or the channel discards and counts them.
+//! With deadlines of some milliseconds this is not necessary. The thread's own turns are paid by
+//! the server and the load, too, where these two keep all processors busy: so there is one thread,
+//! and it does not look more often than the deadline needs. Events older than the deadline are not
+//! read: the kernel side or the channel discards and counts them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ecalls::{Channel, Ecalls, Subscription, now_ns};
+use ecalls::{Channel, Ecalls, Event, Subscription, now_ns};
 use ecalls_abi::service::{ServiceCount, SubscriptionCount};
 
 use super::seen::{Ours, Seen};
@@ -35,8 +37,8 @@ fn filter(port: u16) -> String {
 const RING: u32 = 16_384;
 /// Events that are counted between two releases of the lock.
 const BATCH: usize = 256;
-/// The interval of a reader's polls.
-pub(super) const PACE: Duration = Duration::from_micros(300);
+/// The interval of the reader's looks.
+pub(super) const PACE: Duration = Duration::from_millis(1);
 /// Shorter waits for a CPU are not reported, ns.
 pub(super) const DELAY_NS: u64 = 100_000;
 
@@ -46,33 +48,56 @@ pub(super) struct Attached {
     pub(super) services: Vec<Watched>,
     /// Services that are missing, with the reason.
     pub(super) absent: Vec<(&'static str, String)>,
+    /// Takes the events of all services.
+    pub(super) reader: Reader,
     _threshold: Option<Threshold>,
+}
+
+/// What the reader has of a subscription.
+struct Source {
+    channel: Channel,
+    /// The event that was read last.
+    event: Event,
+    seen: Arc<Mutex<Seen>>,
 }
 
 impl Attached {
     /// Subscribes to every service that exists.
-    pub(super) fn new(ecalls: &Ecalls, deadline: Duration, ours: Ours) -> Attached {
-        let mut attached = Attached {
-            services: Vec::new(),
-            absent: Vec::new(),
-            _threshold: Threshold::set(ecalls, DELAY_NS).ok(),
-        };
-        for name in SERVICES {
-            attached.add(name, Watched::new(ecalls, name, deadline, ours));
+    ///
+    /// # Errors
+    /// The reader's thread cannot be started.
+    pub(super) fn new(
+        ecalls: &Ecalls,
+        deadline: Duration,
+        ours: Ours,
+    ) -> Result<Attached, Failure> {
+        let threshold = Threshold::set(ecalls, DELAY_NS).ok();
+        let (mut services, mut absent, mut sources) = (Vec::new(), Vec::new(), Vec::new());
+        let rows = SERVICES.iter().map(|name| (*name, *name, None));
+        for (row, service, text) in rows.chain([(FILTER, SERVICES[0], Some(filter(ours.port)))]) {
+            match Watched::open(ecalls, row, service, text, deadline) {
+                Ok((watched, source)) => {
+                    services.push(watched);
+                    sources.push(source);
+                }
+                Err(error) => absent.push((row, error.to_string())),
+            }
         }
-        attached.add(FILTER, Watched::filtered(ecalls, deadline, ours));
-        attached
-    }
-
-    fn add(&mut self, name: &'static str, watched: ecalls::Result<Watched>) {
-        match watched {
-            Ok(watched) => self.services.push(watched),
-            Err(error) => self.absent.push((name, error.to_string())),
-        }
+        let reader = Reader::start("demo", PACE, move || {
+            for source in &mut sources {
+                while read_batch(source, &ours) {}
+            }
+        })?;
+        Ok(Attached {
+            services,
+            absent,
+            reader,
+            _threshold: threshold,
+        })
     }
 }
 
-/// One service with its reader.
+/// One subscription to a service.
 #[derive(Debug)]
 pub(super) struct Watched {
     /// The name of its row.
@@ -85,54 +110,32 @@ pub(super) struct Watched {
     index: u32,
     subscription: Subscription,
     seen: Arc<Mutex<Seen>>,
-    reader: Reader,
 }
 
 impl Watched {
-    fn new(
-        ecalls: &Ecalls,
-        name: &'static str,
-        deadline: Duration,
-        ours: Ours,
-    ) -> ecalls::Result<Watched> {
-        Watched::open(ecalls, name, None, deadline, ours)
-    }
-
-    /// The sockets again, through a filter.
-    fn filtered(ecalls: &Ecalls, deadline: Duration, ours: Ours) -> ecalls::Result<Watched> {
-        let text = Some(filter(ours.port));
-        let watched = Watched::open(ecalls, SERVICES[0], text, deadline, ours)?;
-        Ok(Watched {
-            name: FILTER,
-            ..watched
-        })
-    }
-
+    /// Subscribes to `service` for the row `name`.
     fn open(
         ecalls: &Ecalls,
         name: &'static str,
+        service: &str,
         text: Option<String>,
         deadline: Duration,
-        ours: Ours,
-    ) -> ecalls::Result<Watched> {
-        let index = ecalls.access().find_service(name)?;
+    ) -> ecalls::Result<(Watched, Source)> {
+        let index = ecalls.access().find_service(service)?;
         let info = ecalls.access().service_stat(index)?.info;
-        let mut channel = ecalls.channel().ring(RING).open()?;
-        let mut builder = ecalls.subscribe(name)?.deadline(deadline);
+        let channel = ecalls.channel().ring(RING).open()?;
+        let mut builder = ecalls.subscribe(service)?.deadline(deadline);
         if let Some(text) = &text {
             builder = builder.ecode_named("filter", text);
         }
         let subscription = builder.memory(&channel).install()?;
         let seen = Arc::new(Mutex::new(Seen::default()));
-        let into = Arc::clone(&seen);
-        let reader = Reader::start(
-            name,
-            PACE,
-            move || {
-                while read_batch(&mut channel, &into, &ours) {}
-            },
-        )?;
-        Ok(Watched {
+        let source = Source {
+            channel,
+            event: Event::default(),
+            seen: Arc::clone(&seen),
+        };
+        let watched = Watched {
             name,
             text,
             kinds: info.kinds().map(str::to_owned).collect(),
@@ -140,8 +143,8 @@ impl Watched {
             index,
             subscription,
             seen,
-            reader,
-        })
+        };
+        Ok((watched, source))
     }
 
     /// The reader's counts so far.
@@ -161,25 +164,19 @@ impl Watched {
     pub(super) fn service_count(&self) -> Result<ServiceCount, Failure> {
         Ok(self.ecalls.access().service_stat(self.index)?.count)
     }
-
-    /// Whether the reader still runs.
-    pub(super) fn is_read(&self) -> bool {
-        self.reader.is_running()
-    }
 }
 
 /// Reads up to a batch of waiting events. Returns false if none waits any more.
-fn read_batch(channel: &mut Channel, seen: &Mutex<Seen>, ours: &Ours) -> bool {
-    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+fn read_batch(source: &mut Source, ours: &Ours) -> bool {
+    let (channel, event) = (&mut source.channel, &mut source.event);
+    let mut seen = source.seen.lock().unwrap_or_else(PoisonError::into_inner);
     let mut more = true;
     for _ in 0..BATCH {
-        match channel.try_recv() {
-            Some(event) => seen.add(&event, now_ns(), ours),
-            None => {
-                more = false;
-                break;
-            }
+        more = channel.try_recv_into(event);
+        if !more {
+            break;
         }
+        seen.add(event, now_ns(), ours);
     }
     seen.late = channel.late();
     seen.lost = channel.lost();

@@ -13,6 +13,7 @@ use crate::bench::timing::Value;
 use crate::duration::show_ns;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Dropped, Output, Table};
+use crate::web::watch::Reader;
 
 /// The number of attempts to read counters while no event is under way, and the time between two.
 const LOOKS: u32 = 40;
@@ -21,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(25);
 /// Above this, a ratio depends more on the machine than on ECalls; the reason follows.
 const RATIO_MAX: f64 = 1.05;
 const WHY_MORE: &str = "\
-More than without us: other work keeps this machine busy, and each time our readers wake up the
+More than without us: other work keeps this machine busy, and each time our reader wakes up the
 scheduler comes back to the server sooner. What we cost shows on a quiet machine.";
 
 /// Requests per second without and with ECalls, alternately.
@@ -52,7 +53,7 @@ pub(super) struct Account {
 impl Account {
     /// Reads the accounts while no event is under way. On a busy machine processes and scheduling
     /// delays never stop, so this repeats until the counters are consistent.
-    pub(super) fn take(watched: &Watched) -> Result<Account, Failure> {
+    pub(super) fn take(watched: &Watched, reader: &Reader) -> Result<Account, Failure> {
         let mut look = 0;
         loop {
             let account = Account {
@@ -60,7 +61,7 @@ impl Account {
                 raised: watched.service_count()?,
                 offered: watched.count()?,
                 seen: watched.seen(),
-                read: watched.is_read(),
+                read: reader.is_running(),
             };
             look += 1;
             if account.is_whole() || look == LOOKS {
