@@ -68,8 +68,16 @@ fn connections_that_do_not_close_count_for_their_user_and_leave_room_for_others(
                 client.say(look.as_bytes(), &[]).unwrap();
             }
             // The door has the last copy when it comes to this one: it answered eight before.
-            client.say(forget.as_bytes(), &[&stream]).unwrap();
-            closing.push(thread::spawn(move || drop(stream)));
+            let forget = forget.as_bytes().to_vec();
+            let close = thread::spawn(move || {
+                client.say(&forget, &[&stream]).unwrap();
+                drop((client, stream));
+            });
+            let begun = Instant::now();
+            while !close.is_finished() && begun.elapsed() < Duration::from_millis(50) {
+                thread::sleep(Duration::from_micros(100));
+            }
+            closing.push(close);
             false
         })
     });
