@@ -1,6 +1,6 @@
 //! Network namespaces: each is that of a process that sleeps, and ends with it.
 
-use std::fs::{File, read_link};
+use std::fs::{File, read_link, write};
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -36,7 +36,8 @@ impl Net {
         net
     }
 
-    /// Two of them with a cable between, whose ends are `eth` with the addresses 10.9.0.1 and .2.
+    /// Two of them with a cable between, whose ends are `eth` with the addresses 10.9.0.1 and .2,
+    /// and fd09::1 and ::2 (which an interface that is set down keeps).
     /// `None`: this kernel has no cables (veth).
     ///
     /// # Panics
@@ -50,6 +51,9 @@ impl Net {
         }
         for (net, number) in [(&one, 1), (&other, 2)] {
             net.ip(&format!("addr add 10.9.0.{number}/24 dev eth"));
+            net.within(|| write("/proc/sys/net/ipv6/conf/eth/keep_addr_on_down", "1"))
+                .expect("root may");
+            net.ip(&format!("addr add fd09::{number}/64 dev eth nodad"));
             net.ip("link set eth up");
         }
         Some((one, other))
