@@ -4,6 +4,7 @@
 
 mod harness;
 
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
@@ -16,9 +17,11 @@ use ecode::compile;
 use ecode::environment::Environment;
 use ecode::run::{Machine, Memory};
 use ecode::source::Source;
+use harness::cgroup::Group;
 use harness::{
     GETPPID, PATIENCE, assert_all_adds_up, assert_comes_to_rest, core, stage, wait_until,
 };
+use limit::Running;
 use limit::calm::measured;
 use rustix::io::Errno;
 
@@ -458,6 +461,66 @@ fn reader_that_stops_amid_large_events_loses_none_uncounted() {
         "three of them fit into 1024 entries"
     );
     assert_all_adds_up(&ecalls, service.index());
+}
+
+/// A process whose group has the memory of three of its rings, and the events that it reads.
+const EVENTS: usize = 40;
+
+/// Not a test: what that process does. It takes all memory for channels, and reads large events.
+#[test]
+fn child() {
+    let Ok(name) = std::env::var("ECALLS_TEST_NAME") else {
+        return;
+    };
+    std::io::stdin().lines().next();
+    let ecalls = Ecalls::join().expect("a core").expect("its parent's core");
+    let mut channels = Vec::new();
+    let error = loop {
+        match ecalls.channel().ring(65536).open() {
+            Ok(channel) => channels.push(channel),
+            Err(error) => break error,
+        }
+    };
+    let builder = ecalls.subscribe(&name).expect("the service");
+    let _subscription = builder.memory(&channels[0]).install().expect("one");
+    println!("\nrefused: {error}");
+    for _ in 0..EVENTS {
+        let event = next(&mut channels[0]);
+        assert!(event.data_bytes() == data(event.size as usize));
+    }
+    println!("\nread");
+}
+
+/// Memory that a process has not got is refused by a word, and no event is lost for want of it.
+#[test]
+fn process_without_memory_reads_its_large_events_whole() {
+    let Some(ecalls) = core() else { return };
+    let _alone = alone();
+    let limited = |mut group: Group| group.limit_memory(64 << 20, false).then_some(group);
+    let Some(group) = Group::new().and_then(limited) else {
+        return;
+    };
+    let (service, name) = raw_service(&ecalls);
+    let mut ring = ecalls.channel().open().expect("a channel");
+    let builder = ecalls.subscribe(&name).expect("the service");
+    let subscription = builder.memory(&ring).install().expect("a subscription");
+    let mut command = Command::new(std::env::current_exe().expect("this binary"));
+    command.args(["--exact", "child", "--nocapture"]);
+    command.env("ECALLS_TEST_NAME", &name);
+    let mut child = Running::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    group.adopt(child.id());
+    let mut output = child.lines();
+    drop(child.input());
+    assert!(output.find("refused", PATIENCE).contains("memory"));
+    for at in 0..EVENTS {
+        let sent = data(DATA_LARGE - at);
+        assert_eq!(service.raise(&Raise::new(&sent)).expect("raised"), 2);
+        assert!(next(&mut ring).data_bytes() == sent);
+    }
+    output.find("read", PATIENCE);
+    let count = subscription.count().expect("its count");
+    assert_eq!(count.delivered, EVENTS as u64);
+    assert_settles(&ecalls, service.index());
 }
 
 /// An address from which so many bytes are readable, and none behind them: at the end of the stack,
