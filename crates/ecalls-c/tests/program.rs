@@ -288,6 +288,13 @@ fn event_makes_its_round_trip() {
 }
 
 #[test]
+fn event_of_every_size_arrives_whole_and_limits_are_told() {
+    if may_use_the_kernel("event_of_every_size_arrives_whole_and_limits_are_told") {
+        run("size.c", Linking::Shared);
+    }
+}
+
+#[test]
 fn events_go_to_a_channel_among_hosts() {
     if !may_use_the_kernel("events_go_to_a_channel_among_hosts") {
         return;

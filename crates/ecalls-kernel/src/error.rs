@@ -81,15 +81,15 @@ pub enum Error {
     },
     /// A running core has another version of the contract.
     #[error(
-        "the running core (loaded by process {pid}) speaks version {theirs}, this program {ours}: \
-         stop the older one"
+        "the running core{} speaks version {theirs}, this program {ours}: stop the older one",
+        loaded_by(*pid)
     )]
     Version {
         /// Version of the running core.
         theirs: u32,
         /// Version of this program.
         ours: u32,
-        /// Process that loaded the core.
+        /// Process that loaded the core; 0: the daemon, which did not say which one it is.
         pid: u32,
     },
     /// A running core comes from another build of the same version.
@@ -143,6 +143,13 @@ impl std::fmt::Debug for Error {
     }
 }
 
+fn loaded_by(pid: u32) -> String {
+    match pid {
+        0 => String::new(),
+        pid => format!(" (loaded by process {pid})"),
+    }
+}
+
 fn at_most(limit: u64) -> String {
     match limit {
         0 => String::new(),
@@ -183,6 +190,18 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_versions_that_meet_are_told() {
+        let (theirs, ours) = (5, 4);
+        let told = |pid| Error::Version { theirs, ours, pid }.to_string();
+        let rest = "speaks version 5, this program 4: stop the older one";
+        assert_eq!(
+            told(7),
+            format!("the running core (loaded by process 7) {rest}")
+        );
+        assert_eq!(told(0), format!("the running core {rest}"));
+    }
 
     #[test]
     fn a_quota_is_told_with_its_limit_if_that_is_known() {

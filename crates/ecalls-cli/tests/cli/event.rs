@@ -120,6 +120,45 @@ fn a_raised_event_is_watched_with_its_fields() {
     assert_eq!(output.status.code(), Some(0));
 }
 
+/// 2152 bytes are all that a format can say.
+#[test]
+fn a_format_has_fields_up_to_the_limit_and_the_last_one_arrives() {
+    if !can_host("a_format_has_fields_up_to_the_limit_and_the_last_one_arrives") {
+        return;
+    }
+    refused(
+        &[
+            "service",
+            "cli.more",
+            "--format",
+            "u8 a[2144]; u64 last; u8 b",
+        ],
+        2,
+        &["u8 b", "at most 2152 bytes"],
+    );
+    let _holder = hold("cli.most", &["--format", "u8 a[2144]; u64 last"]);
+    let mut watch = start(&mut command(&[
+        "watch", "cli.most", "--count", "1", "--for", "20s", "--json",
+    ]));
+    watch.complaints().find("watching cli.most", PATIENCE);
+    let last = u64::MAX.to_string();
+    let wanted = format!("last={last}");
+    refused(&["raise", "cli.most", "a=256"], 2, &["a=256", "fits"]);
+    assert_eq!(ecalls(&["raise", "cli.most", "a=1,2,3", &wanted]).code, 0);
+    let output = watch.output(PATIENCE);
+    let out = String::from_utf8(output.stdout).expect("text");
+    let first = out.lines().next().expect("an event");
+    let event: serde_json::Value = serde_json::from_str(first).expect("JSON");
+    let data = &event["data"];
+    assert_eq!(data["last"].to_string(), last);
+    let bytes = data["a"].as_array().expect("an array");
+    assert_eq!(
+        (bytes.len(), &bytes[2], &bytes[3]),
+        (2144, &3.into(), &0.into())
+    );
+    assert_eq!(output.status.code(), Some(0));
+}
+
 #[test]
 fn sockets_of_a_process_are_watched_also_those_that_it_opens_later() {
     if !can_host("sockets_of_a_process_are_watched_also_those_that_it_opens_later") {
