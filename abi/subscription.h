@@ -25,8 +25,8 @@
 #define ECALLS_SCOPE_ALL 0u /* those of all users */
 #define ECALLS_SCOPE_OWN 1u /* those whose uid is `owner_uid` */
 
-/* The short way (bpf/event/sole.h) is for a subscription with `plain`, without a deadline or a user
- * whose rate is limited, to the events of all users. */
+/* The short way (bpf/event/sole.h) is for a subscription with `plain`, without a user whose rate is
+ * limited, to the events of all users. */
 #define ECALLS_SOLE_NONE 0u
 #define ECALLS_SOLE_PUT 1u    /* one put into memory */
 #define ECALLS_SOLE_FILTER 2u /* a filter before it */

@@ -141,7 +141,9 @@ int BPF_PROG(deliver, int nonce) {
 	direct = c->direct;
 	if (direct >= DIRECT_FILTERS) {
 		c->direct = 0;
-		return direct == DIRECT_FILTER ? offer_filter(ctx, c) : walk_filters(ctx, c);
+		if (direct == DIRECT_RUN)
+			return filter_run(ctx, c, c->walk.sole);
+		return direct == DIRECT_SOLE ? offer_sole(ctx, c) : walk_filters(ctx, c);
 	}
 	again = c->left;
 	if (!again && !direct && c->busy)

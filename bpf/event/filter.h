@@ -4,7 +4,9 @@
  *
  * If a service has no other chains, raise() fires the dispatcher's program with DIRECT_FILTERS, and
  * the walk below does all that the dispatcher would do for the current event, without what only
- * other chains need: the queue, a run that stops in between, and continues.
+ * other chains need: the queue, a run that stops in between, and continues. A subscription that is
+ * alone, whatever its chain, needs neither, because a chain has fewer handlers than a run may call:
+ * it gets the event likewise (DIRECT_SOLE).
  *
  * What a handler may do besides, rarely, is left to the functions of all chains: requests
  * (ecode.h), a deferral, an absent program, a user's budget.
@@ -89,17 +91,22 @@ __noinline int walk_filters(void *ctx __arg_ctx, struct current *c) {
 	return 0;
 }
 
-/* Offers the current event to the only subscription that may want it: nearly always a filter. */
-__noinline int offer_filter(void *ctx __arg_ctx, struct current *c) {
+/* Offers the current event to the only subscription that may want it: a filter, another chain. */
+__noinline int offer_sole(void *ctx __arg_ctx, struct current *c) {
 	u32 index = c ? c->walk.sole : 0;
 	struct ecalls_subscription *s = bpf_map_lookup_elem(&subscriptions, &index);
 	struct ecalls_subscription_count *n = count_of(index);
 
 	if (!c || !s || !n)
 		return 0;
-	if (!s->plain || s->actions != 2)
+	if (s->plain && s->actions == 1)
 		return offer(c, index, false);
-	return offer_wanted(c, s, index, false) ? filter_apply(ctx, c, s, index, n) : 0;
+	if (!offer_wanted(c, s, index, false))
+		return 0;
+	if (s->plain && s->actions == 2)
+		return filter_apply(ctx, c, s, index, n);
+	__sync_fetch_and_add(&n->offered, 1);
+	return run_chain(ctx, c, s, index, 0);
 }
 
 #endif

@@ -113,7 +113,7 @@ struct walk {
 	u32 offered;  /* subscriptions to which it was offered */
 	u32 flags;    /* the event's, and its deadline: for each subscription they are others */
 	u64 deadline_ns;
-	u32 sole; /* with DIRECT_FILTER: the only subscription in the event's lists */
+	u32 sole; /* with DIRECT_SOLE: the only subscription in the event's lists; _RUN: one */
 	u32 pad;
 };
 
@@ -151,7 +151,8 @@ struct fate_notes {
 };
 
 #define DIRECT_FILTERS 2
-#define DIRECT_FILTER 3
+#define DIRECT_SOLE 3
+#define DIRECT_RUN 4
 
 /* The event that one CPU is delivering. Only code that runs with preemption off uses it, and while
  * `busy` is set, an interrupt that raises an event queues it instead of delivering it. */
@@ -175,8 +176,8 @@ struct current {
 	u32 waits;  /* 0: no event in this CPU's queue is ready */
 	/* 1: `event` must be delivered. Another core's trigger reaches this dispatcher too, and
 	 * must not deliver it again. */
-	u32 direct;  /* DIRECT_FILTERS: to plain subscriptions and filters only, _FILTER: to one
-		      * filter (filter.h) */
+	u32 direct;  /* DIRECT_FILTERS: to plain subscriptions and filters only, _SOLE: to one
+		      * subscription (filter.h), _RUN: to a filter to which it was offered */
 	u32 fresh;   /* 1: `now_ns` is the time; set only while a trigger of our own runs */
 	u32 expired; /* 1 + the CPU whose queue's timer has expired on this one; 0: none */
 	u32 runs;    /* number of times that the dispatcher ran here */

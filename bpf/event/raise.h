@@ -276,17 +276,16 @@ static __always_inline bool raise_filtered(struct current *c, u32 which) {
 }
 
 /* Offers the current event to each subscription in its lists; all of them are plain, or with `slow`
- * some are filters. Most often there is one: then there is no walk. Returns false if the program of
- * the filters did not run. */
+ * some are filters, or the only one is another chain. Most often there is one: then there is no
+ * walk. Returns false if the program of the filters did not run. */
 static __always_inline bool raise_offered(struct current *c, const struct ecalls_service *s,
-					  u32 list, u32 slow) {
-	bool sole = !c->walk.audience && s->count[list & 1] == 1;
+					  u32 list, u32 slow, bool sole) {
 	u32 index = s->list[list & 1][0];
 
 	walk_begin(c, list);
 	c->walk.sole = index;
 	if (slow)
-		return raise_filtered(c, sole ? DIRECT_FILTER : DIRECT_FILTERS);
+		return raise_filtered(c, sole ? DIRECT_SOLE : DIRECT_FILTERS);
 	if (sole)
 		offer(c, index, false);
 	else
@@ -299,12 +298,13 @@ static __always_inline int raise_now(const struct raise *r, struct current *c,
 				     const struct ecalls_service *s, struct ecalls_service_count *n,
 				     u32 list) {
 	u32 cpu = c->event.cpu, slow = s->slow[list & 1] + s->slow_own;
+	bool sole = !c->walk.audience && s->count[list & 1] == 1;
 	int result;
 
-	if (!RAISE_PLAIN || slow > ECALLS_SLOW_FILTERS || !raise_is_plain(c, s)) {
+	if (!RAISE_PLAIN || (slow > ECALLS_SLOW_FILTERS && !sole) || !raise_is_plain(c, s)) {
 		result = raise_dispatched(r, c, s);
 	} else {
-		if (raise_offered(c, s, list, slow)) {
+		if (raise_offered(c, s, list, slow, sole)) {
 			result = *(volatile u32 *)&c->walk.offered;
 			raise_counted(n, result);
 			barrier();

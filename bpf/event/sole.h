@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The short way: of an event that one subscription alone may want, and that has no deadline. It
- * does what raise() would do, without what only other cases need:
+ * The short way: of an event that one subscription alone may want, and that has no deadline of its
+ * own. It does what raise() would do, without what only other cases need:
  *
  *   ring	the event is built where it is stored;
  *   unread	while slots of use READY, or the ring of a subscription that coalesces, hold one
@@ -12,6 +12,9 @@
  * Each function may decline: then nothing has happened, and the service raises the event. In
  * particular raise() does everything for an event that finds no room, so its loss is counted and
  * recorded there.
+ *
+ * A subscription's own deadline counts from the raise. As the event is delivered at once, it is
+ * never late here.
  *
  * The host names the subscription in `sole` of the service, and removes it there before another one
  * begins. The subscription itself says with its own `sole` what is constant of it: whatever it is
@@ -67,25 +70,33 @@ static __always_inline bool sole_is_traced(struct ecalls_service *v) {
 	return false;
 }
 
-/* Returns false: not on the short way. Otherwise this CPU's current event is in use until
- * sole_end(). */
+/* This CPU's part of an event that goes a short way. Returns false: none can. */
+static __always_inline bool sole_prepare(struct sole *o, struct ecalls_service *v, u32 service) {
+	if (*(volatile const u32 *)&v->own || sole_is_traced(v))
+		return false;
+	o->c = current_cpu();
+	o->total = count_of_service(service);
+	o->cpu = bpf_get_smp_processor_id();
+	return o->c && o->total && !*(volatile u32 *)&o->c->busy && !raise_waits(o->c, o->cpu);
+}
+
+/* From here to sole_end() this CPU's current event is in use. */
+static __always_inline void sole_enter(const struct sole *o) {
+	o->c->busy = 1;
+	barrier();
+}
+
+/* Returns false: not on the short way. */
 static __always_inline bool sole_begin(struct sole *o, struct ecalls_service *v,
 				       const struct sole_event *e) {
 	o->index = *(volatile const u32 *)&v->sole - 1;
 	o->s = bpf_map_lookup_elem(&subscriptions, &o->index);
 	if (!o->s || !sole_matches(o->s, e) || !o->s->sole)
 		return false;
-	if (*(volatile const u32 *)&v->own || sole_is_traced(v))
-		return false;
-	o->c = current_cpu();
-	o->total = count_of_service(e->service);
 	o->count = count_of(o->index);
-	o->cpu = bpf_get_smp_processor_id();
-	if (!o->c || !o->total || !o->count || *(volatile u32 *)&o->c->busy ||
-	    raise_waits(o->c, o->cpu))
+	if (!o->count || !sole_prepare(o, v, e->service))
 		return false;
-	o->c->busy = 1;
-	barrier();
+	sole_enter(o);
 	return true;
 }
 
@@ -98,26 +109,33 @@ static __always_inline void sole_end(const struct sole *o) {
 		drain(o->cpu, 0);
 }
 
-/* Writes the head of the event's record, but for its `sequence`. */
+/* Writes the head of the event's record, but for its `sequence` and its deadline. */
 static __always_inline void sole_head(struct ecalls_event *place, const struct sole_event *e,
-				      u64 id, u64 raise_ns, u32 cpu,
-				      const struct ecalls_subscription *s) {
+				      u64 id, u64 raise_ns, u32 cpu) {
 	place->id = id;
 	place->raise_ns = raise_ns;
-	place->deadline_ns = 0;
 	place->release_ns = 0;
 	place->service = e->service;
 	place->kind = e->kind;
 	place->type = e->type;
 	place->target = e->target;
-	place->flags = s->event_flags;
 	place->priority = 0;
 	place->pid = e->pid;
 	place->tid = e->pid;
 	place->uid = e->uid;
 	place->cpu = cpu;
 	place->size = e->size;
+}
+
+/* What of it differs from one subscription to another. Returns the deadline. */
+static __always_inline u64 sole_own(struct ecalls_event *place, u64 raise_ns,
+				    const struct ecalls_subscription *s) {
+	u64 deadline_ns = s->deadline_ns ? raise_ns + s->deadline_ns : 0;
+
+	place->deadline_ns = deadline_ns;
+	place->flags = s->event_flags;
 	place->subscription = s->id;
+	return deadline_ns;
 }
 
 static __always_inline u64 sole_id(struct current *c, u32 cpu) {
@@ -130,6 +148,7 @@ struct sole_place {
 	struct ecalls_up *head;
 	struct ecalls_event *entry;
 	u64 position;
+	u64 deadline_ns;
 };
 
 /* Takes an entry, and writes the head of its record. Returns false: memory_put() is to decide. */
@@ -137,6 +156,7 @@ static __always_inline bool sole_take(const struct sole *o, const struct sole_ev
 				      struct sole_place *p) {
 	u32 zero = 0, capacity;
 	struct ecalls_channel *ch;
+	u64 now_ns;
 
 	p->up = segment_of(o->s->plain, &ch);
 	if (!p->up || ch->layout != ECALLS_LAYOUT_RING)
@@ -148,7 +168,9 @@ static __always_inline bool sole_take(const struct sole *o, const struct sole_ev
 	p->entry = ring_place(p->up, capacity, p->position);
 	if (!p->entry)
 		return false;
-	sole_head(p->entry, e, sole_id(o->c, o->cpu), bpf_ktime_get_ns(), o->cpu, o->s);
+	now_ns = bpf_ktime_get_ns();
+	sole_head(p->entry, e, sole_id(o->c, o->cpu), now_ns, o->cpu);
+	p->deadline_ns = sole_own(p->entry, now_ns, o->s);
 	return true;
 }
 
@@ -159,7 +181,7 @@ static __always_inline void sole_stored(const struct sole *o, const struct sole_
 		*(volatile u64 *)&o->s->stored = p->position + 1;
 	o->count->direct++;
 	o->total->direct++;
-	if (*(volatile u64 *)&p->head->sleeping && wake_is_due(p->head, 0) &&
+	if (*(volatile u64 *)&p->head->sleeping && wake_is_due(p->head, p->deadline_ns) &&
 	    memory_wake(o->s->plain))
 		o->count->wakes++;
 }
@@ -222,7 +244,7 @@ static __always_inline bool sole_filters(const struct sole *o, struct sole_call 
 }
 
 #define SOLE_MISSING 1 /* its program is not there: nothing has happened */
-#define SOLE_REFUSED 2 /* the event is counted */
+#define SOLE_REFUSED 2 /* the event is counted for the subscription */
 #define SOLE_PASSED 3
 
 /* The program returns 0, instead of what is below. Not static: some verifiers would take that for
@@ -235,7 +257,8 @@ __noinline int early_call(void *ctx __arg_ctx, u32 place) {
 	return missing;
 }
 
-/* Records a refused event, at most once in a tick: only a record needs the time. */
+/* Records a refused event, at most once in a tick: only a record needs the time, unless the event
+ * has one already. The deadline of one that has none counts from 0. */
 __noinline int sole_note(struct current *c, u32 subscription, u32 said) {
 	u32 what = said ? ECALLS_FATE_FILTERED_FOR : ECALLS_FATE_FILTERED;
 	u32 reason = said ? (said - 1) & 0xff : 0;
@@ -243,8 +266,12 @@ __noinline int sole_note(struct current *c, u32 subscription, u32 said) {
 	if (!c)
 		return 0;
 	c->fate.tick[!!said] = bpf_jiffies64();
-	c->event.raise_ns = bpf_ktime_get_ns();
-	c->event.id = sole_id(c, bpf_get_smp_processor_id());
+	if (!c->event.raise_ns) {
+		c->event.raise_ns = bpf_ktime_get_ns();
+		c->event.id = sole_id(c, bpf_get_smp_processor_id());
+		if (c->event.deadline_ns)
+			c->event.deadline_ns += c->event.raise_ns;
+	}
 	if (fate_filtered(c, said, c->event.raise_ns))
 		fate_note(&c->event, subscription, FATE(what, reason, ECALLS_STAGE_CHAIN, 0));
 	return 0;
@@ -254,7 +281,6 @@ static __always_inline void sole_refused(const struct sole *o, u32 said) {
 	struct ecalls_lost *lost = lost_of(o->s->channel);
 
 	o->count->stopped++;
-	o->total->direct++;
 	if (lost)
 		__sync_fetch_and_add(&lost->filtered, 1);
 	if (o->c->fate.tick[!!said] != bpf_jiffies64())
@@ -294,8 +320,8 @@ static __always_inline void sole_passed(const struct sole *o) {
 
 	e->id = sole_id(o->c, o->cpu);
 	e->raise_ns = bpf_ktime_get_ns();
+	sole_own(e, e->raise_ns, o->s);
 	o->c->now_ns = e->raise_ns;
-	o->total->direct++;
 	result = memory_put(o->s->plain, e, o->s->id);
 	if (result != MEMORY_PUT)
 		offer_stored(o->c, o->index, result);

@@ -18,13 +18,14 @@
  * A registration ends when its user loses its row (abi/user.h): when the row belongs to another
  * user, its events are refused.
  *
- * Nearly always one subscription alone wants an event: then it goes the short way (event/sole.h).
+ * Nearly always one subscription alone wants an event: then it goes the short way (event/sole.h);
+ * if there are several, that of event/early.h.
  *
  * Events describe the socket at the time of the raise; several arrivals may be read at once. The
  * end of the stream is a DATA event without bytes. `bytes`: for TCP the bytes that the reader has
  * not taken; for UDP the buffers with their overhead; not counted for local sockets (0).
  */
-#include "event/sole.h"
+#include "event/early.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -106,17 +107,15 @@ static __always_inline void socket_filter_event(const struct sole *o, struct sol
 	struct ecalls_event *at = &o->c->event;
 
 	at->sequence = 0;
-	sole_head(at, e, 0, 0, o->cpu, o->s);
+	sole_head(at, e, 0, 0, o->cpu);
+	sole_own(at, 0, o->s);
 	describe(at->data, sk, e->kind, inherited, wanted);
 	at->data[SOCKET_WORDS] = 0;
 }
 
-/* Returns 0 if the event cannot go the short way. Both ways are functions of their own, since each
- * needs much of the stack. `kind`: with INHERITED. */
-static __noinline int socket_sole(void *ctx, struct sock *sk, struct ecalls_service *service,
-				  const struct ecalls_socket_interest *interest, u32 kind) {
-	bool inherited = kind & INHERITED;
-	struct sole_event e = {
+static __always_inline struct sole_event socket_event(const struct ecalls_socket_interest *interest,
+						      u32 kind) {
+	return (struct sole_event){
 		.service = ECALLS_SERVICE_SOCKET,
 		.kind = kind & ~INHERITED,
 		.type = interest->type,
@@ -125,6 +124,14 @@ static __noinline int socket_sole(void *ctx, struct sock *sk, struct ecalls_serv
 		.uid = interest->uid,
 		.size = sizeof(struct ecalls_socket_event),
 	};
+}
+
+/* Returns 0 if the event cannot go the short way. Each way is a function of its own, since it needs
+ * much of the stack. `kind`: with INHERITED. */
+static __noinline int socket_sole(void *ctx, struct sock *sk, struct ecalls_service *service,
+				  const struct ecalls_socket_interest *interest, u32 kind) {
+	bool inherited = kind & INHERITED;
+	struct sole_event e = socket_event(interest, kind);
 	struct sole_place place;
 	struct sole_call call;
 	struct sole o;
@@ -156,8 +163,36 @@ static __noinline int socket_sole(void *ctx, struct sock *sk, struct ecalls_serv
 		describe(o.c->event.data, sk, e.kind, inherited, SOCKET_ALL);
 		sole_passed(&o);
 	}
+	if (result != SOLE_MISSING)
+		o.total->direct++;
 	sole_end(&o);
 	return result != SOLE_MISSING;
+}
+
+/* Makes it this CPU's current event, for early_deliver(). Returns 0 if it cannot go that way. */
+static __noinline int socket_early(struct sock *sk, struct ecalls_service *service,
+				   const struct ecalls_socket_interest *interest, u32 kind) {
+	struct sole_event e = socket_event(interest, kind);
+	struct sole o;
+
+	if (!early_begin(&o, service, &e))
+		return 0;
+	describe(o.c->event.data, sk, e.kind, kind & INHERITED, SOCKET_ALL);
+	o.c->event.data[SOCKET_WORDS] = 0;
+	return 1;
+}
+
+/* Returns 0 if the event can go neither short way. */
+static __always_inline int socket_short(void *ctx, struct sock *sk, struct ecalls_service *service,
+					const struct ecalls_socket_interest *interest, u32 kind) {
+	if (interest->deadline_ns || !interest->pid)
+		return 0;
+	if (*(volatile const u32 *)&service->sole)
+		return socket_sole(ctx, sk, service, interest, kind);
+	if (!socket_early(sk, service, interest, kind))
+		return 0;
+	early_deliver(ctx, ECALLS_SERVICE_SOCKET);
+	return 1;
 }
 
 /* The way that every event can go. */
@@ -212,8 +247,7 @@ int BPF_PROG(socket_ready, struct sock *sk) {
 		return 0;
 	if (inherited)
 		kind |= INHERITED;
-	if (!interest->deadline_ns && interest->pid &&
-	    socket_sole(ctx, sk, service, interest, kind))
+	if (socket_short(ctx, sk, service, interest, kind))
 		return 0;
 	return raise_socket(sk, service, interest, kind);
 }

@@ -9,7 +9,8 @@
 mod harness;
 
 use std::mem::offset_of;
-use std::os::fd::AsRawFd;
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,18 +20,25 @@ use ecalls_abi::downcall::{
     DOWN_CAPACITY, DOWN_ELEMENT_BYTES, DOWN_ELEMENTS, DOWN_FRAMES, DRAIN_MAX, Down, Downcall, Op,
     PRCTL,
 };
+use ecalls_abi::ecode::HANDLER_ECODE;
+use ecalls_abi::event::TARGET_ALL;
 use ecalls_abi::handler::{HANDLER_COPY_USER, HANDLER_COUNT};
-use ecalls_abi::service::SERVICE_TIMER;
-use ecalls_abi::subscription::{ACTION_THREAD, SCOPE_ALL};
+use ecalls_abi::service::{SERVICE_SOCKET, SERVICE_TIMER, SocketInterest};
+use ecalls_abi::subscription::{ACTION_MEMORY, ACTION_THREAD, Action, SCOPE_ALL};
 use ecalls_kernel::access;
 use ecalls_kernel::channel::{HostedChannel, Shape};
+use ecalls_kernel::handler::Handler;
 use ecalls_kernel::measure::Measure;
 use ecalls_kernel::raise::{self, Raise};
 use ecalls_kernel::service::{self, HostedService};
 use ecalls_kernel::subscription::{HostedSubscription, Request};
 use ecalls_kernel::user::Limits;
+use ecode::compile;
+use ecode::environment::Environment;
+use ecode::source::Source;
 use harness::{Stage, assert_service_identity, handler, request, stage, wait_until};
 use limit::calm::measured;
+use zerocopy::FromZeros;
 
 const ANNA: u32 = 61_001;
 const ROW: u32 = 200;
@@ -78,6 +86,81 @@ fn offers_beyond_the_rate_are_dropped_for_that_user_only() {
             .expect("no limits");
         stage.raise_as(0, 5);
         assert_eq!(stage.count(&anna).delivered, 15, "a limit of 0 is none");
+    });
+}
+
+/// An event that arrives at the socket.
+fn arrive(socket: &UdpSocket) {
+    let sender = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let to = socket.local_addr().expect("an address");
+    sender.send_to(&[1], to).expect("a datagram");
+    socket.recv(&mut [0; 8]).expect("the datagram");
+}
+
+/// The program of the socket service offers an event by itself where several want it: a user's rate
+/// and handler time hold there, too.
+#[test]
+fn several_to_a_socket_are_offered_what_each_user_s_rate_permits() {
+    measured(Duration::from_millis(300), || {
+        let Some(stage) = stage() else { return };
+        let few = Limits {
+            up_per_s: 1,
+            up_burst: 10,
+            handler_ns_per_s: 500_000_000,
+            ..Limits::default()
+        };
+        limit(&stage, &few);
+        let (core, shape) = (&stage.core, Shape::default());
+        let (root, anna) = (stage.owner(0, 0), stage.owner(ANNA, ROW));
+        let open = |owner| HostedChannel::open(Arc::clone(core), owner, &shape).expect("a channel");
+        let source = Source::new("test.ec", "return 1;");
+        let compiled = compile(&source, &Environment::default()).expect("it compiles");
+        let filter = Handler::new(&compiled.program, Some(compiled.object), source);
+        let filter = (0, filter.expect("a handler"));
+        let subscribe = |owner, channel: &HostedChannel, filters: &[(usize, Handler)]| {
+            let mut memory = Action::new_zeroed();
+            memory.kind = ACTION_MEMORY;
+            memory.channel = channel.id().raw();
+            let mut actions = vec![handler(HANDLER_ECODE); filters.len()];
+            actions.push(memory);
+            let wanted = Request {
+                service: SERVICE_SOCKET,
+                channel: Some(channel.id()),
+                ..request(actions)
+            };
+            HostedSubscription::install_with(Arc::clone(core), owner, &wanted, filters)
+                .expect("a subscription")
+        };
+        let (roots, annas) = (open(&root), open(&anna));
+        let filter = [filter];
+        let both = [
+            subscribe(&root, &roots, &[]),
+            subscribe(&root, &roots, &filter),
+        ];
+        let limited = [
+            subscribe(&anna, &annas, &[]),
+            subscribe(&anna, &annas, &filter),
+        ];
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let interest = SocketInterest {
+            target: TARGET_ALL,
+            kinds: 1,
+            pid: std::process::id(),
+            ..SocketInterest::default()
+        };
+        ecalls_kernel::socket::register(core, socket.as_fd(), &interest).expect("a socket");
+        for _ in 0..20 {
+            arrive(&socket);
+        }
+        let counts = |subscription| {
+            let count = stage.count(subscription);
+            (count.offered, count.delivered, count.dropped(QUOTA))
+        };
+        assert_eq!(both.each_ref().map(counts), [(20, 20, 0); 2]);
+        assert_eq!(limited.each_ref().map(counts), [(20, 5, 15); 2]);
+        let user = stage.core.user(ROW).expect("it");
+        assert_eq!((user.offered, user.up_throttled), (40, 30));
+        assert!(user.handler_ns > 0, "its filter's time is counted");
     });
 }
 

@@ -306,8 +306,19 @@ impl Arrivals {
 }
 
 fn to_ring(ecalls: &Ecalls, text: Option<&str>) -> (Subscription, Channel) {
+    to_ring_within(ecalls, text, None)
+}
+
+fn to_ring_within(
+    ecalls: &Ecalls,
+    text: Option<&str>,
+    deadline: Option<Duration>,
+) -> (Subscription, Channel) {
     let channel = ecalls.channel().open().expect("a ring");
     let mut builder = ecalls.subscribe("socket").expect("the service");
+    if let Some(deadline) = deadline {
+        builder = builder.deadline(deadline);
+    }
     if let Some(text) = text {
         builder = builder.ecode(text);
     }
@@ -437,6 +448,88 @@ fn filter_that_only_decides_runs_without_the_dispatcher() {
     replace("drop(3); return 1;");
     assert_eq!(arrivals.some(10), 0);
     assert_eq!(taken(&mut ring).len(), 0);
+    assert_comes_to_rest(&ecalls, SERVICE_SOCKET);
+}
+
+#[test]
+fn own_deadline_of_a_subscription_counts_from_the_raise_on_the_short_way() {
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    let mut arrivals = Arrivals::watched_by(&ecalls);
+    for text in [None, Some("bytes > 0")] {
+        let (subscription, mut ring) = to_ring_within(&ecalls, text, Some(PATIENCE));
+        assert_eq!(arrivals.some(10), 0, "{text:?}");
+        let events = taken(&mut ring);
+        assert_eq!(events.len(), 10);
+        for event in events {
+            let deadline_ns = event.raise_ns + PATIENCE.as_nanos() as u64;
+            assert_eq!(event.deadline_ns, deadline_ns, "{text:?}");
+        }
+        assert_eq!(count(&subscription).delivered, 10);
+    }
+    // One that is refused has no time of its raise, until it is recorded.
+    let (subscription, _ring) = to_ring_within(&ecalls, Some("bytes > 100"), Some(PATIENCE));
+    let id = subscription.id().raw();
+    let mut recorded = None;
+    wait_until("a refusal is recorded", || {
+        arrivals.some(1);
+        let mut fates = ecalls
+            .access()
+            .fates(0, 100)
+            .expect("the records")
+            .into_iter();
+        recorded = fates.find(|fate| fate.subscription == id);
+        recorded.is_some()
+    });
+    let fate = recorded.expect("found");
+    assert_eq!(fate.deadline_ns, fate.raise_ns + PATIENCE.as_nanos() as u64);
+    assert_comes_to_rest(&ecalls, SERVICE_SOCKET);
+}
+
+#[test]
+fn several_subscriptions_to_a_socket_share_an_event_without_the_dispatcher() {
+    let Some((ecalls, _turn)) = turn() else {
+        return;
+    };
+    let mut arrivals = Arrivals::watched_by(&ecalls);
+    let (refusing, mut none) = to_ring(&ecalls, Some("drop(3); return 1;"));
+    let (each, mut all) = to_ring(&ecalls, None);
+    let (filter, mut some) = to_ring_within(&ecalls, Some("bytes % 5 == 0"), Some(PATIENCE));
+    let (failing, mut rest) = to_ring(&ecalls, Some("static long few[4]; return few[bytes + 4];"));
+    assert_eq!(arrivals.some(100), 0);
+    let (all, some) = (taken(&mut all), taken(&mut some));
+    let identities = |events: &[Event]| -> Vec<(u64, u64)> {
+        let identity = |event: &Event| (event.id, event.raise_ns);
+        events.iter().map(identity).collect()
+    };
+    let fifth: Vec<Event> = all.iter().skip(4).step_by(5).cloned().collect();
+    assert_eq!(all.len(), 100);
+    assert_eq!(identities(&fifth), identities(&some));
+    assert_eq!(identities(&all), identities(&taken(&mut rest)));
+    assert!(all.iter().all(|event| event.deadline_ns == 0));
+    let deadline_ns = PATIENCE.as_nanos() as u64;
+    assert!(
+        some.iter()
+            .all(|event| event.deadline_ns == event.raise_ns + deadline_ns)
+    );
+    assert!(taken(&mut none).is_empty());
+    assert_eq!(none.lost().filtered, 100);
+    let outcome = |subscription: &Subscription| {
+        let count = count(subscription);
+        (count.offered, count.delivered, count.filtered)
+    };
+    assert_eq!(outcome(&refusing), (100, 0, 100));
+    assert_eq!(outcome(&each), (100, 100, 0));
+    assert_eq!(outcome(&filter), (100, 20, 80));
+    assert_eq!(outcome(&failing), (100, 100, 0));
+    assert_eq!(count(&failing).failed, 100);
+    // One that needs the time is called by the dispatcher's program, and by itself.
+    let (timely, mut timed) = to_ring(&ecalls, Some("event.time && bytes % 5 == 0"));
+    assert_eq!(arrivals.some(10), 10);
+    assert_eq!(taken(&mut timed).len(), 2);
+    assert_eq!(outcome(&timely), (10, 2, 8));
+    assert_eq!(outcome(&filter), (110, 22, 88));
     assert_comes_to_rest(&ecalls, SERVICE_SOCKET);
 }
 

@@ -6,6 +6,8 @@
 
 mod harness;
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +15,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ecalls::downcall::Call;
+use ecalls::socket::Interest;
 use ecalls::{Channel, DropReason, Ecalls, Handler, Raise, Service};
+use ecalls_abi::service::SERVICE_SOCKET;
 use harness::{PATIENCE, QUIET, assert_all_adds_up, core, own_service};
 use limit::Running;
 use limit::calm::measured;
@@ -74,6 +78,7 @@ fn child() {
             let _service = ecalls.register_service(&name, "u64 value", "").expect("it");
             until_killed();
         }
+        "watch sockets in turn" => watch_in_turn(&ecalls, &name),
         "register again and again" => loop {
             drop(ecalls.register_service(&name, "u64 value", "").expect("it"));
         },
@@ -87,6 +92,25 @@ fn child() {
             until_killed();
         }
         other => panic!("{other}?"),
+    }
+}
+
+/// Subscribes to sockets, each time in another of the ways that have a short one.
+fn watch_in_turn(ecalls: &Ecalls, name: &str) {
+    let channel = ecalls.channel().open().expect("a channel");
+    let subscribe = || ecalls.subscribe(name).expect("the service");
+    for turn in 0.. {
+        let builder = match turn % 4 {
+            0 => subscribe(),
+            1 => subscribe().ecode("bytes % 2 == 0"),
+            2 => subscribe().coalesce(),
+            _ => subscribe().ecode("event.time > 0").deadline(PATIENCE),
+        };
+        let _subscription = builder.memory(&channel).install().expect("one");
+        if turn == 0 {
+            println!("\nready");
+        }
+        std::thread::sleep(Duration::from_micros(200));
     }
 }
 
@@ -376,4 +400,54 @@ fn signs_of_life_enclose_all_maps_of_a_core() {
     let Some(_ecalls) = core() else { return };
     let status = start("show its signs of life", "").wait(PATIENCE);
     assert!(status.success(), "{status}");
+}
+
+/// Bytes arrive all the time, while whoever wants to know of them is killed and comes again: alone,
+/// and beside one that stays and gets each event.
+#[test]
+fn killed_subscribers_of_a_socket_cost_the_others_no_event() {
+    let Some(ecalls) = core() else { return };
+    let _alone = alone();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("its address");
+    let mut there = TcpStream::connect(address).expect("a connection");
+    let (mut here, _) = listener.accept().expect("the connection");
+    let interest = Interest::default().everyone();
+    ecalls.watch_socket(&here, &interest).expect("registered");
+    let raised = || {
+        let stat = ecalls.access().service_stat(SERVICE_SOCKET);
+        stat.expect("the service").count.raised
+    };
+    let mut channel = ecalls.channel().ring(65536).open().expect("a channel");
+    for stays in [false, true] {
+        let before = raised();
+        let subscribe = || ecalls.subscribe("socket").expect("the service");
+        let mine = stays.then(|| subscribe().memory(&channel).install().expect("one"));
+        let (mut read, stop) = (0, AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut byte = [0];
+                while !stop.load(Ordering::Relaxed) {
+                    there.write_all(&byte).expect("sent");
+                    here.read_exact(&mut byte).expect("read");
+                }
+            });
+            for kill in 0..KILLS {
+                let child = start_ready("watch sockets in turn", "socket");
+                std::thread::sleep(Duration::from_micros(371) * kill);
+                drop(child);
+                read += std::iter::from_fn(|| channel.try_recv()).count() as u64;
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        read += std::iter::from_fn(|| channel.try_recv()).count() as u64;
+        assert!(raised() > before, "none was raised");
+        if let Some(mine) = mine {
+            let count = mine.count().expect("its count");
+            let full = count.dropped(DropReason::RingFull);
+            assert_eq!((count.offered, count.delivered), (raised() - before, read));
+            assert_eq!(full + read, count.offered);
+        }
+        assert_all_adds_up(&ecalls, SERVICE_SOCKET);
+    }
 }

@@ -5,8 +5,8 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use ecalls::SlotUse;
 use ecalls::socket::Interest;
+use ecalls::{Channel, SlotUse, Subscription};
 
 use super::Bench;
 use super::timing::{MEAN, Value, os, silent};
@@ -50,6 +50,8 @@ struct Row {
     text: Option<&'static str>,
     /// Slots of use READY that are not read, instead of a ring that is.
     told: bool,
+    /// Another subscription gets each event into a ring.
+    beside: bool,
 }
 
 /// Passes none of the events that a row measures.
@@ -61,24 +63,36 @@ const ROWS: &[Row] = &[
         what: "the same while each event goes into a ring",
         text: None,
         told: false,
+        beside: false,
     },
     Row {
         name: "arrival_filter",
         what: "the same while a filter in E-code refuses the events, by a counter",
         text: Some(COUNTER),
         told: false,
+        beside: false,
     },
     Row {
         name: "arrival_field",
         what: "the same while a filter in E-code refuses the events, by a field",
         text: Some("local_port == 1"),
         told: false,
+        beside: false,
     },
     Row {
         name: "arrival_told",
         what: "the same while a slot holds an event that was not read",
         text: None,
         told: true,
+        beside: false,
+    },
+    Row {
+        name: "arrival_pair",
+        what: "the same while each event goes into a ring, and a filter in E-code refuses it for \
+               another subscription",
+        text: Some("local_port == 1"),
+        told: false,
+        beside: true,
     },
 ];
 
@@ -90,6 +104,7 @@ impl Row {
             true => channel.slots(SLOTS, SlotUse::Ready),
         };
         let mut channel = channel.open()?;
+        let mut beside = self.beside.then(|| beside(bench)).transpose()?;
         let mut builder = bench.ecalls.subscribe("socket")?;
         if let Some(text) = self.text {
             builder = builder.ecode(text);
@@ -97,12 +112,22 @@ impl Row {
         let subscription = builder.memory(&channel).install()?;
         let value = arrivals(bench, pair, || {
             while !self.told && channel.try_recv().is_some() {}
+            if let Some((_, beside)) = &mut beside {
+                while beside.try_recv().is_some() {}
+            }
         })?;
         if subscription.count()?.offered == 0 {
             return Err(silent("events of the socket"));
         }
         Ok(Value::ns(self.name, value, MEAN, self.what))
     }
+}
+
+/// A subscription that gets each event.
+fn beside(bench: &Bench) -> Result<(Subscription, Channel), Failure> {
+    let channel = bench.ecalls.channel().ring(RING).open()?;
+    let builder = bench.ecalls.subscribe("socket")?;
+    Ok((builder.memory(&channel).install()?, channel))
 }
 
 /// Mean time of an arrival. `after` runs after each burst, outside of what is measured.

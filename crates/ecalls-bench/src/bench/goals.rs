@@ -119,6 +119,7 @@ const COMPARED: &[(&str, &str)] = &[
     ("arrival_filter", "arrival_bare"),
     ("arrival_field", "arrival_bare"),
     ("arrival_told", "arrival_bare"),
+    ("arrival_pair", "arrival_bare"),
     ("lane_submit_1", "send_1"),
     ("lane_publish_8", "send_8"),
     ("lane_out_8", "send_8"),

@@ -137,6 +137,7 @@ const SECTIONS: &[Section] = &[
             "arrival_filter",
             "arrival_field",
             "arrival_told",
+            "arrival_pair",
         ],
         slow: false,
         measure: arrivals::measure,

@@ -261,7 +261,7 @@ fn cannot_coalesce(given: &str) -> Error {
 
 /// How an event that this subscription alone may want comes to it.
 fn sole_of(row: &Subscription) -> u32 {
-    let short = row.plain != 0 && row.user == 0 && row.deadline_ns == 0 && !audience::holds(row);
+    let short = row.plain != 0 && row.user == 0 && !audience::holds(row);
     match row.actions {
         1 if short => SOLE_PUT,
         2 if short => SOLE_FILTER,
