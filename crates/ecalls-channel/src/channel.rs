@@ -100,7 +100,8 @@ impl Channel {
     }
 
     /// Makes a text in E-code the channel's filter at the source (OUT, KECho §2.2): for each event
-    /// that `remote` is to send it sees the event, whose data have the channel's format, and all
+    /// that `remote` is to send, and each that a [`Publisher`](crate::Publisher) submits to the
+    /// channel's sinks, it sees the event, whose data have the channel's format, and all
     /// sinks, and chooses those that get it: before there is a packet. `attributes` are the names
     /// of the sinks' attributes, by number; a sink tells them with the frames that it sends on the
     /// channel itself.

@@ -1,14 +1,18 @@
 //! Submits events to a channel: one frame to each sink, and the same event on this host. Frames
 //! have numbers for each sink, together with those that the kernel side sends (`remote`).
 //!
+//! If the channel has a filter at the source (OUT, KECho §2.2), it chooses the sinks of what is
+//! submitted to the channel's. It is the kernel side's: so the event is one of a service of this
+//! program, which the kernel side sends, as those of clients.
+//!
 //! A client of the daemon ([`ClientPublisher`]) makes no frames: its events are those of a service
 //! of its own, which the kernel side sends.
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ecalls::{Ecalls, Raise, Service, Subscription};
@@ -32,6 +36,8 @@ pub struct Publisher {
     numbers: Numbers,
     /// Each with its number on the channel; `None`: the channel's, at each event.
     sinks: Option<Vec<(u32, To)>>,
+    /// The way of events for which the channel's filter chooses; made for the first one.
+    filtered: OnceLock<ClientPublisher>,
     relay: ByRelay,
     /// One for each family of addresses among the sinks.
     ip4: Option<UdpSocket>,
@@ -59,7 +65,10 @@ impl fmt::Display for To {
 /// How an event was submitted.
 #[derive(Debug)]
 pub struct Sent {
-    /// Sinks to which it was sent.
+    /// The channel's filter chooses the sinks, and the kernel side sends: what it has done,
+    /// [`Publisher::fates`] says.
+    pub is_filtered: bool,
+    /// Sinks to which it was sent; 0 if the filter chooses them.
     pub sinks: usize,
     /// Sinks to which it could not be sent; they will count the frame as missing.
     pub failed: Vec<(To, io::Error)>,
@@ -103,12 +112,15 @@ impl Publisher {
             name: name.to_owned(),
             numbers,
             sinks: Some(numbered),
+            filtered: OnceLock::new(),
             relay: ByRelay::default(),
         })
     }
 
     /// Prepares to submit events of channel `name` to its sinks, those of each moment: the hosts
-    /// that have been added ([`crate::Channel::add_sink`]), or that are in its cluster.
+    /// that have been added ([`crate::Channel::add_sink`]), or that are in its cluster; of these
+    /// the ones that the channel's filter chooses, as long as it has one
+    /// ([`crate::Channel::set_out`]).
     ///
     /// # Errors
     /// As [`Publisher::new`].
@@ -142,8 +154,55 @@ impl Publisher {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a submission that no frame can carry, or whose data are longer than
-    /// the channel's format says; those of raising the event on this host.
+    /// the channel's format says, or that has attributes while a filter chooses
+    /// ([`Publisher::tell`]); those of raising the event on this host.
     pub fn submit(&self, submission: &Submission) -> Result<Sent> {
+        match self.sinks.is_none() && self.numbers.has_out() {
+            true => self.submit_filtered(submission),
+            false => self.tell(submission),
+        }
+    }
+
+    fn submit_filtered(&self, submission: &Submission) -> Result<Sent> {
+        self.check(&self.origin(), submission)?;
+        let publisher = match self.filtered.get() {
+            Some(publisher) => publisher,
+            None => {
+                // Another thread may be first: then that one is used.
+                let publisher = ClientPublisher::new(&self.ecalls, &self.name)?;
+                self.filtered.get_or_init(|| publisher)
+            }
+        };
+        if !publisher.submit(submission)? {
+            return Err(Error::Quota {
+                which: "events of your user",
+                limit: 0,
+            });
+        }
+        Ok(Sent {
+            is_filtered: true,
+            sinks: 0,
+            failed: Vec::new(),
+            offered: self.raise(submission)?,
+        })
+    }
+
+    /// What has become of the events for which the channel's filter chose, as
+    /// [`ClientPublisher::fates`] says it; `None`: there were none.
+    ///
+    /// # Errors
+    /// [`Error::DaemonGone`].
+    pub fn fates(&self, time: Duration) -> Result<Option<SubscriptionCount>> {
+        let publisher = self.filtered.get();
+        publisher.map(|one| one.fates(time)).transpose()
+    }
+
+    /// Submits an event to all of its sinks, also if the channel has a filter: what this host tells
+    /// of itself, by attributes, is what other hosts' filters choose by.
+    ///
+    /// # Errors
+    /// As [`Publisher::submit`].
+    pub fn tell(&self, submission: &Submission) -> Result<Sent> {
         let origin = self.origin();
         // Before it has a number: what cannot be sent must not be missed.
         self.check(&origin, submission)?;
@@ -158,6 +217,7 @@ impl Publisher {
             }
         }
         Ok(Sent {
+            is_filtered: false,
             sinks: sinks.len() - failed.len(),
             failed,
             offered: self.raise(submission)?,
@@ -302,13 +362,14 @@ impl ClientPublisher {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a submission that no frame can carry, or with attributes: those are
-    /// the host's, for its own programs to tell.
+    /// the host's, for its own programs to tell ([`Publisher::tell`]).
     pub fn submit(&self, submission: &Submission) -> Result<bool> {
         if !submission.attributes.is_empty() {
             return Err(Error::Invalid {
                 what: "the attributes of an event",
                 given: format!("{} attributes", submission.attributes.len()),
-                expected: "none from a client of the daemon: they are the host's",
+                expected: "none from a client of the daemon, and none where a filter chooses: the \
+                           host tells them, to all (`Publisher::tell`)",
             });
         }
         let is_raised = self.service.raise(&raise(submission))? > 0;

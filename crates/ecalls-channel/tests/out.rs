@@ -8,16 +8,18 @@
 
 mod harness;
 
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ecalls::{Ecalls, Raise};
 use ecalls_abi::sink::{LaneOut, REMOTE_FULL};
 use ecalls_abi::wire::{WIRE_PORT, text_id};
-use ecalls_channel::Channel;
 use ecalls_channel::frame::{self, Origin, Submission};
 use ecalls_channel::source::LaneStat;
-use harness::{FORMAT, core, own_network, stat_of, wait_until};
+use ecalls_channel::{Channel, Publisher};
+use harness::{FORMAT, PATIENCE, core, own_network, stat_of, wait_until};
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketType, bind, socket};
 
 /// The number of the attribute `load` in the frames of sinks.
 const LOAD: u8 = 3;
@@ -36,6 +38,14 @@ struct Stage {
     _subscription: ecalls::Subscription,
 }
 
+/// A socket at the lane's port of this address, beside that of a publisher of this host.
+fn socket_of(address: IpAddr) -> UdpSocket {
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).expect("a socket");
+    set_socket_reuseaddr(&socket, true).expect("it may");
+    bind(&socket, &SocketAddr::new(address, WIRE_PORT)).expect("root may");
+    UdpSocket::from(socket)
+}
+
 impl Stage {
     fn set(name: &str) -> Option<Stage> {
         let ecalls = core()?;
@@ -48,7 +58,7 @@ impl Stage {
         let sinks = [2, 3].map(|number| {
             let address = IpAddr::from([127, 0, 0, number]);
             channel.add_sink(address).expect("it");
-            UdpSocket::bind((address, WIRE_PORT)).expect("root may")
+            socket_of(address)
         });
         Some(Stage {
             _subscription: builder.install().expect("a subscription"),
@@ -217,6 +227,67 @@ fn recipes_balance_by_load_or_at_random_and_send_nothing_to_the_silent() {
     }
     assert!(sent[0] > 5 && sent[1] > 5, "{sent:?}");
     assert_eq!(stage.stat().out.failed, 0);
+}
+
+fn submission(value: u64) -> Submission {
+    Submission {
+        data: value.to_ne_bytes().to_vec(),
+        ..Submission::default()
+    }
+}
+
+#[test]
+fn what_a_program_submits_goes_to_those_that_the_filter_chooses_and_what_it_tells_to_all() {
+    let Some(mut stage) = Stage::set("submit") else {
+        return;
+    };
+    let memory = stage.ecalls.channel().ring(64).open().expect("memory");
+    let own = stage.ecalls.subscribe(&stage.name).expect("it");
+    let _own = own.memory(&memory).install().expect("a subscription");
+    let publisher = Publisher::to_sinks(&stage.ecalls, &stage.name).expect("it is open");
+    stage.tell(0, 10);
+    stage.tell(1, 20);
+    stage.filter("static u64 seen; seen++; for (s in sinks) if (s.load <= (long)value) accept(s);");
+    let chosen = |stage: &mut Stage, value: u64| {
+        let before = stage.sent();
+        let sent = publisher.submit(&submission(value)).expect("submitted");
+        assert!(sent.is_filtered && sent.failed.is_empty());
+        assert_eq!((sent.sinks, sent.offered), (0, 1), "and to this host");
+        stage.events += 1;
+        let after = stage.sent();
+        [0, 1].map(|sink: usize| after[sink] - before[sink])
+    };
+    assert_eq!(chosen(&mut stage, 15), [1, 0]);
+    assert_eq!(chosen(&mut stage, 20), [1, 1]);
+    assert_eq!(chosen(&mut stage, 5), [0, 0]);
+    // Programs and the kernel share the filter, and its variables.
+    assert_eq!(stage.chosen(15), [1, 0]);
+    stage.filter("static u64 seen; return seen == 4;");
+    assert_eq!(chosen(&mut stage, 0), [1, 1]);
+    let fates = publisher.fates(PATIENCE).expect("counted");
+    let fates = fates.map(|fate| (fate.delivered, fate.filtered));
+    assert_eq!(fates, Some((3, 1)));
+
+    stage.filter("return 0;");
+    let before = stage.stat();
+    let told = Submission {
+        attributes: vec![(LOAD, 7)],
+        ..submission(1)
+    };
+    let refused = publisher.submit(&told).expect_err("not by the kernel");
+    assert!(refused.to_string().contains("tell"), "{refused}");
+    let sent = publisher.tell(&told).expect("told");
+    assert_eq!((sent.is_filtered, sent.sinks), (false, 2));
+    let named = Publisher::new(&stage.ecalls, &stage.name, [IpAddr::from([127, 0, 0, 3])]);
+    let sent = named.expect("it is open").submit(&submission(1));
+    assert_eq!(sent.expect("submitted").sinks, 1, "which it names");
+    stage.channel.clear_out().expect("it is open");
+    let sent = publisher.submit(&submission(1)).expect("submitted");
+    assert_eq!((sent.is_filtered, sent.sinks), (false, 2));
+    let after = stage.stat();
+    assert_eq!(after.out.events, before.out.events, "past the kernel side");
+    let sent = [0, 1].map(|sink: usize| after.sinks[sink].sent - before.sinks[sink].sent);
+    assert_eq!(sent, [2, 3]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ecalls::{Ecalls, Format};
+use ecalls_abi::service::SubscriptionCount;
 use ecalls_channel::frame::Submission;
 use ecalls_channel::{ClientPublisher, Publisher, set_out};
 use serde::Serialize;
@@ -86,8 +87,9 @@ struct FilterArgs {
 }
 
 const FILTER_HELP: &str = "\
-The filter sees each event that `ecalls channel forward` is to send, in the channel's format, and
-all sinks with the attributes that they told (`man 7 ecode`, Sinks); it runs before a packet exists:
+The filter sees each event that `ecalls channel forward` or `ecalls channel pub` is to send to the
+channel's sinks, in its format, and all sinks with the attributes that they told (`man 7 ecode`,
+Sinks); it runs before a packet exists:
   for (s in sinks)
       if (s.load > 80 || age(s) > 5000000000)
           reject(s);
@@ -131,9 +133,12 @@ const PUB_HELP: &str = "\
 Keys with --json: channel, sinks (number of hosts to which it was sent), failed (an object: reason
 by address of a host to which it could not be sent), offered (subscriptions on this host).
 
+The channel's filter (`ecalls channel filter`) chooses among its sinks; the kernel sends the event
+then, and `sinks` is null unless the filter chose none. All hosts that --to names get the event, and
+all sinks get one with --attribute, which tells them what filters choose by.
+
 Without root, where the daemon runs, this needs the right `publish` for the channel
-(`man 5 ecallsd.toml`). The kernel sends the event to the channel's sinks then, and to no
-subscription on this host; `sinks` is null unless there is none.";
+(`man 5 ecallsd.toml`). The kernel sends the event then, too, and to no subscription on this host.";
 
 /// How long a client of the daemon waits to learn what has become of its event.
 const FATE: Duration = Duration::from_secs(2);
@@ -220,7 +225,13 @@ fn publish(args: &PubArgs) -> Outcome {
         [] => Publisher::to_sinks(&ecalls, name)?,
         _ => Publisher::new(&ecalls, name, args.sinks.iter().copied())?,
     };
-    let sent = publisher.submit(&submission)?;
+    let sent = match args.attributes[..] {
+        [] => publisher.submit(&submission)?,
+        _ => publisher.tell(&submission)?,
+    };
+    if let Some(fate) = publisher.fates(FATE)? {
+        return tell_fate(args, &kind_name, &fate, sent.offered);
+    }
     let mut out = Output::new(args.json);
     let failed: Vec<_> = sent
         .failed
@@ -265,7 +276,12 @@ fn publish_as_client(
     let channel = &args.channel;
     let publisher = ClientPublisher::new(ecalls, channel)?;
     publisher.submit(submission)?;
-    let fate = publisher.fates(FATE)?;
+    tell_fate(args, kind, &publisher.fates(FATE)?, 0)
+}
+
+/// What the kernel side has done with an event; `offered` to subscriptions on this host.
+fn tell_fate(args: &PubArgs, kind: &str, fate: &SubscriptionCount, offered: i64) -> Outcome {
+    let channel = &args.channel;
     let has_sink = fate.delivered > 0;
     if !has_sink && fate.filtered == 0 {
         let why = "the event was dropped: its deadline had passed, or a limit of this user or the \
@@ -278,14 +294,18 @@ fn publish_as_client(
             channel,
             sinks: (!has_sink).then_some(0),
             failed: Pairs(Vec::new()),
-            offered: 0,
+            offered,
         })?;
     } else {
         let to = match has_sink {
-            true => "the kernel sends it to the channel's sinks",
+            true => "the kernel sends it to the channel's sinks, as its filter chooses",
             false => "no host gets it: the channel has no sink, or its filter chose none",
         };
-        out.line(format!("published {channel} {kind}: {to}"))?;
+        let here = match offered {
+            0 => String::new(),
+            some => format!("; offered to {some} subscriptions here"),
+        };
+        out.line(format!("published {channel} {kind}: {to}{here}"))?;
     }
     out.flush()
 }

@@ -78,7 +78,7 @@ impl Post {
     /// Tells all hosts what this one is doing.
     pub(crate) fn tell(&self, body: Body, summary: &Summary) -> Result<()> {
         let message = self.message(0, 0, body);
-        let sent = self.publisher.submit(&Submission {
+        let sent = self.publisher.tell(&Submission {
             data: message.write(),
             kind: message.kind(),
             attributes: summary.attributes(),

@@ -9,7 +9,7 @@
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::ecode::ir::State;
 use ecalls_abi::lane::LaneChannel;
@@ -62,10 +62,7 @@ impl Numbers {
     pub fn set_out(&self, handler: Option<&Handler>, kept: &mut Kept) -> Result<()> {
         let _lock = lock()?;
         self.check()?;
-        let word = self
-            .rows
-            .view
-            .word(self.index, offset_of!(LaneChannel, out));
+        let word = self.out();
         let Some(handler) = handler else {
             word.store(0, Ordering::Release);
             kept.0 = None;
@@ -96,6 +93,17 @@ impl Numbers {
         word.store(called, Ordering::Release);
         kept.0 = Some((handler.state.clone(), memory));
         Ok(())
+    }
+
+    /// Whether the channel has a filter at this moment.
+    pub fn has_out(&self) -> bool {
+        self.out().load(Ordering::Acquire) != 0
+    }
+
+    /// The word that says which filter the channel has.
+    fn out(&self) -> &AtomicU64 {
+        let at = offset_of!(LaneChannel, out);
+        self.rows.view.word(self.index, at)
     }
 }
 
