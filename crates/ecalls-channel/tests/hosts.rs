@@ -1,22 +1,30 @@
 //! Four hosts on one bridge, each a network namespace with a core of its own (an instance): every
 //! frame that a host sends, by a publisher or by the kernel (`remote`), is fresh or missing at
-//! every other host, also when a link is cut. Needs root, `ip`, and a kernel with veth and bridge.
+//! every other host, also when a link is cut; and two of them on a cable that loses, repeats and
+//! reorders. Needs root, `ip`, and a kernel with veth and bridge.
 //!
 //! The hosts are this test binary again, told by an environment variable to be one. All of the
 //! network ends with the threads and processes that are in it.
 
 #![allow(unsafe_code, reason = "the harness moves threads between namespaces")]
 
+#[path = "harness/cable.rs"]
+mod cable;
 mod harness;
+#[path = "harness/tap.rs"]
+mod tap;
 
+use std::collections::BTreeSet;
 use std::io::BufRead;
 use std::net::IpAddr;
+
+use cable::Cable;
 
 use ecalls::{Ecalls, Raise};
 use ecalls_channel::frame::Submission;
 use ecalls_channel::source::channels;
 use ecalls_channel::{Channel, Publisher};
-use harness::{HOST, Member, PATIENCE, ip, own_network, succeeds, wait_until};
+use harness::{HOST, Member, PATIENCE, bridge, ip, quiet_network, wait_until};
 use serde_json::{Value, json};
 
 const HOSTS: u8 = 4;
@@ -25,15 +33,14 @@ const CHANNEL: &str = "load";
 /// A service of each host, whose events go to the channel's sinks.
 const LOCAL: &str = "local";
 
-/// Of interfaces that are made in this namespace: what IPv6 sends by itself would be counted by the
-/// bridge. Without IPv6 there is no such file.
-const WITHOUT_IP6: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
-
 /// Frames of each host by a publisher before, while and after the last host's link is cut; and as
 /// many by the kernel.
 const BEFORE: u64 = 200;
 const CUT: u64 = 100;
 const AFTER: u64 = 50;
+
+/// Frames that go over the cable in each direction: fewer than any buffer on the way holds.
+const CROSSING: u64 = 600;
 
 fn address(host: u8) -> IpAddr {
     IpAddr::from([10, 77, 0, host])
@@ -41,6 +48,22 @@ fn address(host: u8) -> IpAddr {
 
 fn hardware(host: u8) -> String {
     format!("02:00:00:00:77:{host:02x}")
+}
+
+/// Hosts that are connected to the bridge.
+fn hosts(count: u8) -> Vec<Host> {
+    let mut hosts: Vec<Host> = (1..=count).map(Host::start).collect();
+    for host in &mut hosts {
+        host.wait_for_link(true);
+    }
+    hosts
+}
+
+fn end(hosts: Vec<Host>) {
+    for mut host in hosts {
+        host.member.running.kill(PATIENCE);
+        let _ = std::fs::remove_file(format!("/run/ecalls@test-host-{}.lock", host.number));
+    }
 }
 
 /// Not a test: what a host does. It says its thread's number, waits until it has an interface, and
@@ -51,8 +74,7 @@ fn host() {
         return;
     };
     let number: u8 = number.parse().expect("a number");
-    own_network();
-    let _ = std::fs::write(WITHOUT_IP6, "1");
+    quiet_network();
     println!("\nthread {}", rustix::thread::gettid().as_raw_nonzero());
     let mut lines = std::io::stdin().lock().lines();
     let mut next = || lines.next().expect("a line").expect("readable");
@@ -91,6 +113,16 @@ fn host() {
                     events += 1;
                 }
                 println!("\nevents {events}");
+            }
+            _ if line == "heard" => {
+                let (mut events, mut values) = (0, BTreeSet::new());
+                while let Some(event) = memory.try_recv() {
+                    if event.host().is_some() {
+                        events += 1;
+                        values.insert(event.data_bytes().to_vec());
+                    }
+                }
+                println!("\nheard {events} {}", values.len());
             }
             _ => panic!("{line:?}"),
         }
@@ -223,20 +255,8 @@ fn packets(number: u8) -> u64 {
 
 #[test]
 fn frames_of_every_host_are_fresh_or_missing_at_every_other() {
-    if std::env::var_os(HOST).is_some() || std::env::var_os("ECALLS_TEST_ROOT").is_none() {
-        return;
-    }
-    own_network();
-    let _ = std::fs::write(WITHOUT_IP6, "1");
-    if !succeeds("link add bridge type bridge") || !succeeds("link add probe type veth") {
-        eprintln!("skipped: this kernel has no bridge or no veth");
-        return;
-    }
-    ip("link set bridge up");
-    let mut hosts: Vec<Host> = (1..=HOSTS).map(Host::start).collect();
-    for host in &mut hosts {
-        host.wait_for_link(true);
-    }
+    let Some(_alone) = bridge() else { return };
+    let mut hosts = hosts(HOSTS);
     all_submit(&mut hosts, BEFORE, false);
     ip(&format!("link set port{HOSTS} down"));
     hosts[LAST].wait_for_link(false);
@@ -288,10 +308,60 @@ fn frames_of_every_host_are_fresh_or_missing_at_every_other() {
         );
     }
     assert_eq!(packets(HOSTS), 2 * (BEFORE + AFTER) * u64::from(HOSTS - 1));
-    for host in &mut hosts {
-        host.member.running.kill(PATIENCE);
+    end(hosts);
+}
+
+/// What a sink counts of frames that arrive with these numbers, in this order, by the words of
+/// doc/channels.md: fresh, missing, duplicate, stale.
+fn counted(numbers: &[u64]) -> [u64; 4] {
+    let (mut highest, mut duplicate, mut stale) = (0, 0, 0);
+    let mut fresh = BTreeSet::new();
+    for number in numbers {
+        if number + 63 < highest {
+            stale += 1;
+        } else if !fresh.insert(*number) {
+            duplicate += 1;
+        }
+        highest = highest.max(*number);
     }
-    for number in 1..=HOSTS {
-        let _ = std::fs::remove_file(format!("/run/ecalls@test-host-{number}.lock"));
+    let first = fresh.first().expect("a frame arrives");
+    let arrived = fresh.len() as u64;
+    [arrived, highest - first + 1 - arrived, duplicate, stale]
+}
+
+#[test]
+fn frames_that_a_cable_loses_repeats_and_reorders_are_events_once_and_all_is_counted() {
+    let Some(_alone) = bridge() else { return };
+    let mut hosts = hosts(2);
+    for number in 1..=2 {
+        ip(&format!("link set port{number} nomaster"));
     }
+    let mut cable = Cable::between(["port1", "port2"], 0x2545_f491_4f6c_dd1d);
+    for (from, how) in [(0, "publish"), (1, "raise")] {
+        let to = 1 - from;
+        hosts[from].member.tell(&format!("{how} {CROSSING}"));
+        let target = [2, 0, 0, 0, 0x77, hosts[to].number];
+        let passed = cable.carry(from, target, CROSSING);
+        hosts[from].member.lines.find("submitted", PATIENCE);
+        let (lost, repeated) = (passed.lost, passed.repeated);
+        let arriving = passed.numbers.len() as u64;
+        assert_eq!(arriving, CROSSING - lost + repeated);
+        let expected = counted(&passed.numbers);
+        let [fresh, missing, duplicate, stale] = expected;
+        eprintln!("{how}: {lost} lost, {repeated} repeated: {expected:?}");
+        assert!(missing > 0 && duplicate > 0 && stale > 0 && !passed.numbers.is_sorted());
+        assert_eq!(fresh + duplicate + stale, arriving);
+        wait_until("the frames have arrived", || {
+            hosts[to].report()["frames"] == json!(arriving)
+        });
+        let id = hosts[from].member.id.clone();
+        let host = &mut hosts[to];
+        let report = host.report();
+        assert_eq!(report["sources"][id], json!(expected), "{how}");
+        assert_eq!(report["raised"], json!(fresh), "{how}");
+        host.member.tell("heard");
+        let heard = host.member.lines.find("heard ", PATIENCE);
+        assert_eq!(heard, format!("heard {fresh} {fresh}"), "each once: {how}");
+    }
+    end(hosts);
 }

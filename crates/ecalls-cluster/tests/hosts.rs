@@ -27,15 +27,12 @@ use ecalls_cluster::message::{Answer, Body, CHANNEL, FORMAT, KINDS, Message, Ver
 use ecalls_cluster::resource::{Amounts, Resource};
 use ecalls_cluster::summary::Summary;
 use ecalls_cluster::{Client, Manager};
-use harness::{HOST, Member as Host, PATIENCE, ip, own_network, succeeds, wait_until};
+use harness::{HOST, Member as Host, PATIENCE, bridge, ip, quiet_network, wait_until};
 use serde_json::{Value, json};
 
 const HOSTS: u8 = 4;
 const SECOND: u64 = 1_000_000_000;
 const MANY: u64 = 100;
-
-/// Of interfaces that are made in this namespace. Without IPv6 there is no such file.
-const WITHOUT_IP6: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
 
 fn address(host: u8) -> IpAddr {
     IpAddr::from([10, 79, 0, host])
@@ -52,8 +49,7 @@ fn host() {
         return;
     };
     let number: u8 = number.parse().expect("a number");
-    own_network();
-    let _ = std::fs::write(WITHOUT_IP6, "1");
+    quiet_network();
     println!("\nthread {}", rustix::thread::gettid().as_raw_nonzero());
     let mut lines = std::io::stdin().lock().lines();
     let mut next = || lines.next().expect("a line").expect("readable");
@@ -455,21 +451,9 @@ impl Host {
     }
 }
 
-/// The bridge's tests use the same names, so one test runs at a time. `None`: the test may not run.
+/// The hosts on a bridge; `None`: the test may not run.
 fn hosts() -> Option<(MutexGuard<'static, ()>, Vec<Host>)> {
-    static ALONE: Mutex<()> = Mutex::new(());
-
-    if std::env::var_os(HOST).is_some() || std::env::var_os("ECALLS_TEST_ROOT").is_none() {
-        return None;
-    }
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    own_network();
-    let _ = std::fs::write(WITHOUT_IP6, "1");
-    if !succeeds("link add bridge type bridge") || !succeeds("link add probe type veth") {
-        eprintln!("skipped: this kernel has no bridge or no veth");
-        return None;
-    }
-    ip("link set bridge up");
+    let alone = bridge()?;
     Some((alone, (1..=HOSTS).map(start).collect()))
 }
 

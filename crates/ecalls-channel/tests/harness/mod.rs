@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::process::{ChildStdin, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ecalls::Ecalls;
@@ -62,6 +62,34 @@ pub(crate) fn own_network() {
     // SAFETY: a thread's network namespace concerns no memory.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.expect("root may");
     ip("link set lo up");
+}
+
+/// Of interfaces that are made in a namespace: what IPv6 sends by itself would be counted by the
+/// bridge. Without IPv6 there is no such file.
+const WITHOUT_IP6: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
+
+/// The same, in which the interfaces that are made send nothing by themselves.
+pub(crate) fn quiet_network() {
+    own_network();
+    let _ = std::fs::write(WITHOUT_IP6, "1");
+}
+
+/// The same with a bridge, for the calling test, which has its names alone; `None`: it may not run,
+/// or not here.
+pub(crate) fn bridge() -> Option<MutexGuard<'static, ()>> {
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    if std::env::var_os(HOST).is_some() || std::env::var_os("ECALLS_TEST_ROOT").is_none() {
+        return None;
+    }
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    quiet_network();
+    if !succeeds("link add bridge type bridge") || !succeeds("link add probe type veth") {
+        eprintln!("skipped: this kernel has no bridge or no veth");
+        return None;
+    }
+    ip("link set bridge up");
+    Some(alone)
 }
 
 /// Runs `ip` with these arguments in the namespace of this thread.

@@ -1,12 +1,14 @@
 //! A tap on the loopback interface: the packets that it sends, as they are.
 
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Instant;
 
 use crate::harness::PATIENCE;
 
 /// A socket that sees every packet of this thread's network namespace.
-pub(crate) struct Tap(OwnedFd);
+pub(crate) struct Tap(pub(crate) OwnedFd);
 
 impl Tap {
     pub(crate) fn open() -> Tap {
@@ -41,7 +43,7 @@ impl Tap {
     }
 
     /// The next packet, and whether it was sent here; `None`: none waits.
-    fn receive(&self) -> Option<(bool, Vec<u8>)> {
+    pub(crate) fn receive(&self) -> Option<(bool, Vec<u8>)> {
         let mut bytes = vec![0u8; 65536];
         // SAFETY: a plain struct, for which zeros are valid.
         let mut from: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
