@@ -110,6 +110,10 @@ void policy_woke(struct sched_cpu *cpu) {
 	fair_woke(cpu);
 }
 
+ecalls_u64 policy_begin(const struct sched_cpu *cpu) {
+	return fair_begin(cpu);
+}
+
 int policy_is_owed(const struct sched_cpu *cpu) {
 	return fair_is_owed(cpu);
 }

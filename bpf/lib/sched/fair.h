@@ -23,6 +23,7 @@
 #define FAIR_LEAD_NS 2000000u	/* lag with which it preempts; at most the credit */
 #define FAIR_TURN_NS 1500000u	/* longest slice of a plain thread while others wait */
 #define FAIR_SHORT_NS 1000000u	/* the part of a turn that is protected (fair_is_protected) */
+#define FAIR_ROUND 5u		/* periods within which equal plain threads have a turn each */
 #define FAIR_FEATHER 64u	/* a thread that weighs so much less makes way at once */
 
 /* A thread ends: the threads that begin owe the CPU time that it has had beyond the least virtual
@@ -39,9 +40,10 @@ LIB_INLINE void fair_end(struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u32 wei
 	cpu->owed = vtime_later(cpu->owed, cpu->vtime + ahead);
 }
 
-/* The virtual time at which a new thread begins. */
+/* The virtual time at which a new thread begins: before all that wait with the least one, which may
+ * be hundreds that have begun at the same time. */
 LIB_INLINE ecalls_u64 fair_begin(const struct sched_cpu *cpu) {
-	return vtime_later(cpu->vtime, cpu->owed);
+	return vtime_later(cpu->vtime - 1, cpu->owed);
 }
 
 /* The number of threads that are runnable on this CPU. */
@@ -70,11 +72,18 @@ LIB_INLINE ecalls_u64 fair_slice(const struct sched_cpu *cpu) {
 	return slice < cpu->options.slice_min_ns ? cpu->options.slice_min_ns : slice;
 }
 
-/* The slice of a plain thread. */
+/* The slice of a plain thread: it does not become shorter with the number of threads, since each
+ * switch costs the same, until a turn of each of them would take more than FAIR_ROUND periods. */
 LIB_INLINE ecalls_u64 fair_turn(const struct sched_cpu *cpu) {
-	ecalls_u64 slice = fair_slice(cpu), most = FAIR_TURN_NS;
+	ecalls_u64 period = cpu->options.period_ns, count = fair_count(cpu);
+	ecalls_u64 slice = FAIR_TURN_NS, part;
 
-	return slice < cpu->options.period_ns && most < slice ? most : slice;
+	if (count < 2)
+		return fair_slice(cpu);
+	part = FAIR_ROUND * period / count;
+	slice = slice < period / 2 ? slice : period / 2;
+	slice = slice < part ? slice : part;
+	return slice < cpu->options.slice_min_ns ? cpu->options.slice_min_ns : slice;
 }
 
 /* The running thread woke for its turn. */

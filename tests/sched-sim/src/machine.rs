@@ -244,7 +244,7 @@ impl Machine {
         let cpu = thread.cpu;
         let policy = &mut self.processors[cpu].policy;
         if sleep == 0 {
-            thread.plain.vtime = policy.vtime;
+            thread.plain.vtime = policy.begins();
         }
         thread.state = State::Waiting;
         thread.woken = true;

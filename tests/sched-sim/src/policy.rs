@@ -327,6 +327,7 @@ unsafe extern "C" {
     safe fn policy_window_miss(window: &mut Window);
     safe fn policy_window_counts(window: &Window, position: u32) -> i32;
     safe fn policy_woke(cpu: &mut Raw);
+    safe fn policy_begin(cpu: &Raw) -> u64;
     safe fn policy_is_owed(cpu: &Raw) -> i32;
     safe fn policy_move(vtime: u64, from_least: u64, to_least: u64) -> u64;
     safe fn policy_arrive(from: &Raw, to: &mut Raw, moves: &Move) -> u64;
@@ -632,6 +633,11 @@ impl Cpu {
     pub fn woke(&mut self) {
         policy_woke(&mut self.raw);
         self.note(|| Call::new(Op::Woke, 0, 0));
+    }
+
+    /// `fair_begin`: the virtual time at which a new thread begins.
+    pub fn begins(&self) -> u64 {
+        policy_begin(&self.raw)
     }
 
     /// `fair_is_owed`: whether the first plain thread that waits goes before all from other CPUs.

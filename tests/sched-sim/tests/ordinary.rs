@@ -3,10 +3,10 @@
 //! CPU.
 
 use sched_sim::machine::Machine;
-use sched_sim::ordinary::{self, Mover, TICK_NS};
+use sched_sim::ordinary::{self, Mover, TICK_NS, WAKE_MOST_NS};
 use sched_sim::policy::Options;
 use sched_sim::script::Hog;
-use sched_sim::thread::Spec;
+use sched_sim::thread::{Action, Figures, Script, Spec, View};
 use sched_sim::world;
 
 const SECOND: u64 = 1_000_000_000;
@@ -44,6 +44,37 @@ fn machines_that_broke_a_rule_once_keep_it() {
         run.is_ok(),
         "windows ended each turn of one that did not poll: {run:?}"
     );
+}
+
+/// Notes how late it runs after it has begun, and ends.
+struct Newcomer(u64);
+
+impl Script for Newcomer {
+    fn next(&mut self, view: &View, figures: &mut Figures) -> Action {
+        figures.tardiness_ns.push(view.now - self.0);
+        Action::Exit
+    }
+}
+
+/// In rounds, as threads do that have begun together.
+#[test]
+fn new_thread_does_not_wait_for_a_round_of_hundreds_of_hogs() {
+    for hogs in [10, 40, 200] {
+        let mut machine = Machine::new(1, 0, &Options::default());
+        machine.tick_ns = TICK_NS;
+        for _ in 0..hogs {
+            machine.add(Spec::plain(0), 0, Hog);
+        }
+        let newcomers: Vec<usize> = (1..20)
+            .map(|i| i * SECOND / 7)
+            .map(|at| machine.add(Spec::plain(0), at, Newcomer(at)))
+            .collect();
+        machine.run_until(4 * SECOND).expect("it keeps its rules");
+        for number in newcomers {
+            let late = machine.figures(number).tardiness_at(1.0);
+            assert!(late <= WAKE_MOST_NS, "{late} ns beside {hogs}");
+        }
+    }
 }
 
 /// A real-time thread has one of two CPUs, but for what the kernel leaves to others.

@@ -104,6 +104,18 @@ fn sleeping_entity_saves_nothing_up_and_a_plain_thread_a_little() {
     assert_eq!(ahead.vtime, 49 * MS, "it has used up a part of that");
 }
 
+/// Hundreds may wait with the least virtual time, which have begun at the same time.
+#[test]
+fn new_thread_goes_before_all_that_wait() {
+    let mut cpu = cpu();
+    let mut first = plain(10 * MS);
+    cpu.ready_plain(&mut first, 0);
+    cpu.choose(0, &waiting(10 * MS, 1));
+    let mut new = plain(cpu.begins());
+    cpu.ready_plain(&mut new, 0);
+    assert_eq!(new.vtime, 10 * MS - 1);
+}
+
 #[test]
 fn sleeper_does_not_lose_what_it_had_too_much() {
     let mut cpu = cpu();
@@ -131,17 +143,13 @@ fn virtual_time_may_wrap_around() {
 }
 
 #[test]
-fn slice_is_the_period_by_the_number_of_threads() {
+fn slice_of_an_entity_is_the_period_by_the_number_of_threads() {
     let mut cpu = cpu();
-    let slice = |cpu: &mut Cpu, count| {
-        let choice = cpu.choose(0, &waiting(0, count));
-        cpu.would_run_ns(choice.who, 0)
-    };
-    assert_eq!(slice(&mut cpu, 1), 20 * MS);
-    assert_eq!(slice(&mut cpu, 20), MS);
-    thread(&mut cpu, NOBODY, 0);
-    assert_eq!(slice(&mut cpu, 19), MS);
-    assert_eq!(slice(&mut cpu, 9999), MS / 10, "least");
+    let i = thread(&mut cpu, NOBODY, 0);
+    for (others, slice) in [(0, 20 * MS), (1, 10 * MS), (19, MS), (9999, MS / 10)] {
+        cpu.choose(0, &waiting(0, others));
+        assert_eq!(cpu.would_run_ns(i, 0), slice, "beside {others}");
+    }
 }
 
 /// A CPU on which a plain thread runs while others of them wait.
@@ -193,7 +201,6 @@ fn turn_of_a_plain_thread_is_short_while_others_wait() {
     cpu.stop(5 * MS);
     cpu.start(PLAIN, Some(&plain(0)), 5 * MS);
     assert_eq!(cpu.timer(), 6 * MS + MS / 2);
-    assert_eq!(busy(39).would_run_ns(PLAIN, 0), MS / 2, "a period's part");
 }
 
 #[test]

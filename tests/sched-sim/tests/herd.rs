@@ -1,0 +1,147 @@
+//! Where many threads want a CPU: how long a slice is, and threads that send to many, as the groups
+//! of hackbench do by sockets. Each sender has messages for all receivers, and one that has room
+//! again wakes all senders that wait for it.
+
+use sched_sim::machine::Machine;
+use sched_sim::policy::{Cpu, NOBODY, Options, PLAIN, Plain, Queue};
+use sched_sim::script::Hog;
+use sched_sim::thread::{Action, Figures, Script, Spec, View};
+
+const US: u64 = 1000;
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+/// Threads of each kind, CPU time for a message, and messages of each sender that a receiver takes
+/// before it says so; a sender is at most twice as far.
+const MANY: usize = 20;
+const MESSAGE_NS: u64 = 10 * US;
+const ROOM: usize = 7;
+
+/// Sends to each receiver in turn.
+struct Sender {
+    to: usize,
+    sent: usize,
+    /// It has computed the next message.
+    is_ready: bool,
+    /// Receivers that have to say that there is room.
+    waits: usize,
+}
+
+impl Script for Sender {
+    fn next(&mut self, _: &View, _: &mut Figures) -> Action {
+        if self.waits > 0 {
+            self.waits -= 1;
+            return Action::Receive;
+        }
+        self.is_ready = !self.is_ready;
+        if self.is_ready {
+            return Action::Run(MESSAGE_NS);
+        }
+        let receiver = self.to + self.sent % MANY;
+        self.sent += 1;
+        if self.sent.is_multiple_of(ROOM * MANY) && self.sent > ROOM * MANY {
+            self.waits = MANY;
+        }
+        Action::Send(receiver)
+    }
+}
+
+struct Receiver {
+    from: usize,
+    received: usize,
+    has_message: bool,
+    /// Senders that it has yet to tell.
+    tells: usize,
+}
+
+impl Script for Receiver {
+    fn next(&mut self, _: &View, figures: &mut Figures) -> Action {
+        if self.tells > 0 {
+            self.tells -= 1;
+            return Action::Send(self.from + self.tells);
+        }
+        self.has_message = !self.has_message;
+        if self.has_message {
+            return Action::Receive;
+        }
+        self.received += 1;
+        figures.frames += 1;
+        if self.received.is_multiple_of(ROOM * MANY) {
+            self.tells = MANY;
+        }
+        Action::Run(MESSAGE_NS)
+    }
+}
+
+/// Two groups on one CPU, beside so many hogs: the messages, and the switches.
+fn run(hogs: usize) -> (u64, u64) {
+    let mut machine = Machine::new(1, 0, &Options::default());
+    for _ in 0..2 {
+        let first = machine.threads();
+        for _ in 0..MANY {
+            let sender = Sender {
+                to: first + MANY,
+                sent: 0,
+                is_ready: false,
+                waits: 0,
+            };
+            machine.add(Spec::plain(0), 0, sender);
+        }
+        for _ in 0..MANY {
+            let receiver = Receiver {
+                from: first,
+                received: 0,
+                has_message: false,
+                tells: 0,
+            };
+            machine.add(Spec::plain(0), 0, receiver);
+        }
+    }
+    for _ in 0..hogs {
+        machine.add(Spec::plain(0), 0, Hog);
+    }
+    machine.run_until(4 * SECOND).expect("it keeps its rules");
+    let messages = (0..machine.threads()).map(|i| machine.figures(i).frames);
+    (messages.sum(), machine.switches)
+}
+
+/// A sender that wakes a receiver by each message goes on: one switch is for several messages.
+#[test]
+fn threads_that_send_to_many_do_not_switch_for_each_message() {
+    for hogs in [0, 2] {
+        let (messages, switches) = run(hogs);
+        println!("beside {hogs} hogs: {messages} messages, {switches} switches");
+        assert!(messages > 50_000, "{messages}");
+        assert!(8 * switches < messages, "{switches} of {messages}");
+    }
+}
+
+#[test]
+fn slice_of_a_plain_thread_is_the_same_beside_one_and_beside_dozens() {
+    let slice = |others, period_ns| {
+        let mut cpu = Cpu::new(&Options {
+            period_ns,
+            ..Options::default()
+        });
+        let thread = Plain {
+            weight: 100,
+            group: NOBODY,
+            ..Plain::default()
+        };
+        cpu.start(PLAIN, Some(&thread), 0);
+        let waiting = Queue {
+            vtime: 0,
+            count: others,
+        };
+        cpu.choose(0, &waiting);
+        cpu.would_run_ns(PLAIN, 0)
+    };
+    assert_eq!(slice(0, 20 * MS), 20 * MS);
+    for others in [1, 20, 65] {
+        assert_eq!(slice(others, 20 * MS), 3 * MS / 2, "beside {others}");
+    }
+    // Each has its turn within five periods.
+    assert_eq!(slice(199, 20 * MS), MS / 2);
+    assert_eq!(slice(9999, 20 * MS), MS / 10, "least");
+    assert_eq!(slice(1, MS), MS / 2, "others have theirs within the period");
+}
