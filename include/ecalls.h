@@ -6,8 +6,8 @@
  * A service raises events: the kernel's sockets, timers, tasks and scheduler, or another
  * application. A subscription lists the actions for each event, in order; the result of each action
  * decides whether the next one runs. A channel is the shared memory from which a program reads its
- * events without a system call, and into which it writes its calls to the kernel. Event
- * loops and polls (ecalls-loop.h) and user-level threads (ecalls-threads.h) come at the end.
+ * events without a system call, and into which it writes its calls to the kernel. Among hosts:
+ * ecalls-net-channel.h; event loops: ecalls-loop.h; user-level threads: ecalls-threads.h.
  *
  * Results   0 or more: success. Negative: an errno-style code; ecalls_strerror() returns its
  *           meaning and ecalls_last_error() the whole text. Outputs are the last arguments and are
@@ -795,6 +795,6 @@ int ecalls_signal_keep_order(void);
 
 #endif  /* ECALLS_H */
 
-/* These use what is above. */
+#include "ecalls-net-channel.h"
 #include "ecalls-loop.h"
 #include "ecalls-threads.h"

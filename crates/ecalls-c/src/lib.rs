@@ -51,6 +51,10 @@ pub mod answer;
 
 pub mod signal;
 
+pub mod net_channel;
+
+pub mod publisher;
+
 pub mod event_loop;
 
 pub mod event_source;

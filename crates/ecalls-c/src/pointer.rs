@@ -59,6 +59,38 @@ pub(crate) unsafe fn optional_text<'a>(pointer: *const c_char, what: &str) -> Ou
     unsafe { text(pointer, what) }
 }
 
+/// So many texts, at most `most`, each a `what`.
+///
+/// # Safety
+/// `pointer` is null or has `count` pointers, each as [`text`] demands.
+pub(crate) unsafe fn texts<'a>(
+    pointer: *const *const c_char,
+    count: u32,
+    most: usize,
+    what: &str,
+) -> Outcome<Vec<&'a str>> {
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    if count > most {
+        return Err(Failure::invalid(format!(
+            "{what}_count is {count}: 0 to {most}"
+        )));
+    }
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let first = output(pointer.cast_mut(), &format!("the array of {what}s"))?;
+    let mut found = Vec::with_capacity(count);
+    for at in 0..count {
+        // SAFETY: `count` pointers are there, by the caller's promise.
+        let place = unsafe { first.as_ptr().add(at) };
+        // SAFETY: as above.
+        let one = unsafe { place.read() };
+        // SAFETY: the caller's promise.
+        found.push(unsafe { text(one, what) }?);
+    }
+    Ok(found)
+}
+
 /// A slice of bytes; null stands for an empty one.
 ///
 /// # Safety

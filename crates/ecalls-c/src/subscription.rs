@@ -13,7 +13,8 @@ use crate::channel::ChannelHandle;
 use crate::error::{Failure, Outcome, guard};
 use crate::host::HostHandle;
 use crate::pointer::{
-    Options, give, optional_text, options, output, reference, sized, take_back, text, write_text,
+    Options, give, optional_text, options, output, reference, sized, take_back, text, texts,
+    write_text,
 };
 
 /// The events to receive, and the actions for each (struct ecalls of ECalls-05 §3).
@@ -202,25 +203,13 @@ unsafe fn with_attributes(
     builder: SubscriptionBuilder,
     given: &SubscribeOptions,
 ) -> Outcome<SubscriptionBuilder> {
-    let count = usize::try_from(given.attribute_count).unwrap_or(usize::MAX);
-    if count == 0 {
-        return Ok(builder);
-    }
-    if count > ATTRIBUTES {
-        let text = format!("attribute_count is {count}: 0 to {ATTRIBUTES}");
-        return Err(Failure::invalid(text));
-    }
-    let first = output(given.attributes.cast_mut(), "the array of attributes")?;
-    let mut names = Vec::with_capacity(count);
-    for at in 0..count {
-        // SAFETY: `count` pointers are there, by the caller's promise.
-        let place = unsafe { first.as_ptr().add(at) };
-        // SAFETY: as above.
-        let name = unsafe { place.read() };
-        // SAFETY: the caller's promise.
-        names.push(unsafe { text(name, "an attribute's name") }?);
-    }
-    Ok(builder.attributes(&names))
+    let (names, count) = (given.attributes, given.attribute_count);
+    // SAFETY: the caller's promise.
+    let names = unsafe { texts(names, count, ATTRIBUTES, "attribute") }?;
+    Ok(match names[..] {
+        [] => builder,
+        _ => builder.attributes(&names),
+    })
 }
 
 /// # Safety

@@ -16,8 +16,13 @@ fn root() -> PathBuf {
 type Header = (&'static str, &'static str, &'static [&'static str]);
 
 /// The first one has the modules that no other has.
-const HEADERS: [Header; 3] = [
+const HEADERS: [Header; 4] = [
     ("ecalls.h", "cbindgen.toml", &[]),
+    (
+        "ecalls-net-channel.h",
+        "cbindgen-net-channel.toml",
+        &["net_channel", "publisher"],
+    ),
     (
         "ecalls-loop.h",
         "cbindgen-loop.toml",

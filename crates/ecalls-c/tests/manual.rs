@@ -27,7 +27,7 @@ fn declarations() -> Vec<(String, String)> {
         let (functions, _) = functions.split_once("}  // extern").expect("their end");
         functions.to_owned()
     };
-    let functions = ["", "-loop", "-threads"]
+    let functions = ["", "-net-channel", "-loop", "-threads"]
         .map(|part| of(format!("include/ecalls{part}.h")))
         .concat();
     let mut code = String::new();

@@ -312,6 +312,34 @@ fn events_go_to_a_channel_among_hosts() {
 }
 
 #[test]
+fn events_go_to_other_hosts_and_come_from_them() {
+    if may_use_the_kernel("events_go_to_other_hosts_and_come_from_them") {
+        run("net_channel.c", Linking::Shared);
+        run("net_channel.c", Linking::Static);
+    }
+}
+
+#[test]
+fn example_of_hosts_tells_its_load_and_hears_itself() {
+    let program = compile(&example("hosts.c"), Linking::Shared);
+    if !may_use_the_kernel("example_of_hosts_tells_its_load_and_hears_itself") {
+        return;
+    }
+    let program = program.to_str().expect("UTF-8");
+    let in_a_network = ["-n", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"];
+    let of_two_hosts = [program, "lo", "2", "127.0.0.2", "127.0.0.3"];
+    let arguments = [&in_a_network[..], &of_two_hosts].concat();
+    let said = start(Path::new("unshare"), &arguments);
+    for line in ["1: told 2 hosts", "2: told 2 hosts"] {
+        assert!(said.contains(line), "{said}");
+    }
+    for kind in ["state", "work"] {
+        let of_kind = format!("hosts {kind} pid=");
+        assert_eq!(said.matches(&of_kind).count(), 2, "{said}");
+    }
+}
+
+#[test]
 fn window_is_answered_by_a_scheduler_alone() {
     // Also for the test machine, which has one.
     let source = crate_folder().join("tests/c/window.c");
@@ -353,8 +381,8 @@ fn library_exports_exactly_the_functions_of_the_header() {
         .filter_map(|line| line.split_whitespace().nth(2))
         .collect();
     exported.sort_unstable();
-    let header = ["ecalls.h", "ecalls-loop.h", "ecalls-threads.h"].map(|name| {
-        let path = crate_folder().join("../../include").join(name);
+    let header = ["", "-net-channel", "-loop", "-threads"].map(|part| {
+        let path = crate_folder().join(format!("../../include/ecalls{part}.h"));
         std::fs::read_to_string(path).expect("a header")
     });
     let header = header.concat();

@@ -47,6 +47,27 @@ static void channel_is_checked(void) {
 	REFUSED(ecalls_call_pending(NULL, &word), -EINVAL, "the channel");
 }
 
+static void channels_among_hosts_are_checked(void) {
+	ecalls_net_channel_t *channel = NULL;
+	ecalls_publisher_t *publisher = NULL;
+	struct ecalls_subscription_count fates;
+
+	REFUSED(ecalls_net_channel_open(NULL, NULL, &channel), -EINVAL, "ecalls is NULL");
+	REFUSED(ecalls_net_channel_host(NULL, &word), -EINVAL, "the channel is NULL");
+	REFUSED(ecalls_net_channel_add_sink(NULL, "127.0.0.1"), -EINVAL, "the channel is NULL");
+	REFUSED(ecalls_net_channel_remove_sink(NULL, "127.0.0.1"), -EINVAL, "the channel is NULL");
+	REFUSED(ecalls_net_channel_sinks(NULL), -EINVAL, "the channel is NULL");
+	REFUSED(ecalls_net_channel_set_out(NULL, "1", NULL, 0), -EINVAL, "the channel is NULL");
+	REFUSED(ecalls_net_channel_told(NULL, 1, &word, NULL), -EINVAL, "the channel is NULL");
+	REFUSED(ecalls_publisher_open(NULL, "a", NULL, 0, &publisher), -EINVAL, "ecalls is NULL");
+	REFUSED(ecalls_publisher_submit(NULL, NULL, NULL), -EINVAL, "the publisher is NULL");
+	REFUSED(ecalls_publisher_tell(NULL, NULL, NULL), -EINVAL, "the publisher is NULL");
+	REFUSED(ecalls_publisher_fates(NULL, 0, &fates), -EINVAL, "the publisher is NULL");
+	ecalls_net_channel_close(NULL);
+	ecalls_publisher_close(NULL);
+	CHECK(channel == NULL && publisher == NULL);
+}
+
 static void the_rest_is_checked(void) {
 	struct ecalls_subscription_count counts;
 	uint32_t id;
@@ -134,6 +155,7 @@ int main(void) {
 	CHECK(ecalls_last_error()[0] == 0);
 	host_is_checked();
 	channel_is_checked();
+	channels_among_hosts_are_checked();
 	the_rest_is_checked();
 	loop_is_checked();
 	closing_null_does_nothing();
