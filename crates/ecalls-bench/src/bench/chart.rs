@@ -29,10 +29,11 @@ pub(super) fn class(number: usize) -> String {
     format!("c{}", number % COLOURS.len())
 }
 
-/// One of several charts: its text and its height.
+/// One of several charts: its text and its height. `names`: of its series, with the number of each
+/// one's class.
 pub(super) fn titled(
     title: &str,
-    names: &[String],
+    names: &[(usize, String)],
     draw: impl FnOnce(&mut Chart<'_>),
 ) -> (String, f64) {
     let title = escaped(title);
@@ -48,10 +49,10 @@ pub(super) fn titled(
 }
 
 /// Writes it, and returns its lines.
-fn legend(text: &mut String, names: &[String], from: f64) -> usize {
+fn legend(text: &mut String, names: &[(usize, String)], from: f64) -> usize {
     let (mut line, mut used) = (0, 0);
     let mut open = false;
-    for (number, name) in names.iter().enumerate() {
+    for (number, name) in names {
         if !open || used + name.len() > LEGEND_WIDTH {
             if open {
                 *text += "</text>\n";

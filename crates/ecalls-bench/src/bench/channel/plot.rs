@@ -5,6 +5,7 @@
 //! is logarithmic. A figure of which a run has no row of ours is not drawn.
 
 use self::Of::{Nothing, Ratio, Row, Told};
+use self::Whose::{Ours, Paper, Peer};
 use super::super::chart::{self, class, nice_step, short};
 
 /// A value of a series.
@@ -19,8 +20,31 @@ enum Of {
     Nothing,
 }
 
+/// Whose a series is: each has colours of its own, in all figures the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Paper,
+    Peer,
+    Ours,
+}
+
 /// Values at each of the positions of a figure.
-struct Series(&'static str, &'static [Of]);
+struct Series(Whose, &'static str, &'static [Of]);
+
+/// The class of each.
+fn classes(all: &[Series]) -> impl Iterator<Item = usize> {
+    let mut former = [0; 3];
+    all.iter().map(move |Series(whose, ..)| {
+        let classes = match whose {
+            Paper => [0, 1, 9],
+            Peer => [3, 7, 8],
+            Ours => [2, 6, 4],
+        };
+        let number = &mut former[*whose as usize];
+        *number += 1;
+        classes[(*number - 1) % classes.len()]
+    })
+}
 
 struct Figure {
     title: &'static str,
@@ -45,16 +69,23 @@ const FIGURES: &[Figure] = &[
         is_logarithmic: true,
         positions: ("", &["create", "open", "submit", "poll"]),
         series: &[
-            Series("ECho", &[Told(850.0), Told(1.5e6), Told(100.0), Told(32.0)]),
             Series(
+                Paper,
+                "ECho",
+                &[Told(850.0), Told(1.5e6), Told(100.0), Told(32.0)],
+            ),
+            Series(
+                Paper,
                 "KECho-UL",
                 &[Told(182.0), Told(1.5e6), Told(95.0), Told(40.0)],
             ),
             Series(
+                Paper,
                 "KECho-KL",
                 &[Told(170.0), Told(1.5e6), Told(85.0), Told(5.0)],
             ),
             Series(
+                Peer,
                 "plain Zenoh",
                 &[
                     Row("zenoh_create"),
@@ -64,6 +95,7 @@ const FIGURES: &[Figure] = &[
                 ],
             ),
             Series(
+                Ours,
                 "ours",
                 &[
                     Row("table1_create"),
@@ -82,10 +114,12 @@ const FIGURES: &[Figure] = &[
         positions: ("bytes", &["100", "500", "1000", "2000"]),
         series: &[
             Series(
+                Paper,
                 "KECho-KL of ECho",
                 &[Told(0.85), Nothing, Told(0.8), Nothing],
             ),
             Series(
+                Ours,
                 "ours of a send by a socket",
                 &[
                     Ratio("fig6_100", "send_100"),
@@ -103,14 +137,20 @@ const FIGURES: &[Figure] = &[
         is_logarithmic: true,
         positions: ("sinks that get the event", &["8", "1", "0"]),
         series: &[
-            Series("KECho", &[Told(430.0), Told(156.0), Told(56.0)]),
-            Series("sendmmsg", &[Row("sendmmsg_8"), Nothing, Nothing]),
-            Series("plain Zenoh", &[Row("fig7_zenoh_8"), Nothing, Nothing]),
+            Series(Paper, "KECho", &[Told(430.0), Told(156.0), Told(56.0)]),
+            Series(Peer, "sendmmsg", &[Row("sendmmsg_8"), Nothing, Nothing]),
             Series(
+                Peer,
+                "plain Zenoh",
+                &[Row("fig7_zenoh_8"), Nothing, Nothing],
+            ),
+            Series(
+                Peer,
                 "MQTT, with its broker",
                 &[Row("fig7_mqtt_8"), Nothing, Nothing],
             ),
             Series(
+                Ours,
                 "ours",
                 &[Row("fig7_out_8"), Row("fig7_out_1"), Row("fig7_out_0")],
             ),
@@ -123,12 +163,14 @@ const FIGURES: &[Figure] = &[
         is_logarithmic: true,
         positions: ("subscriptions that get the event", &["8", "1", "0"]),
         series: &[
-            Series("KECho", &[Told(950.0), Told(312.0), Told(200.0)]),
+            Series(Paper, "KECho", &[Told(950.0), Told(312.0), Told(200.0)]),
             Series(
+                Peer,
                 "8 sockets of a group",
                 &[Row("group_recv_8"), Nothing, Nothing],
             ),
             Series(
+                Ours,
                 "ours, with the sending",
                 &[Row("fig7_in_8"), Row("fig7_in_1"), Row("fig7_in_0")],
             ),
@@ -141,9 +183,14 @@ const FIGURES: &[Figure] = &[
         is_logarithmic: false,
         positions: ("requests per second", &["20", "33", "50"]),
         series: &[
-            Series("KECho, without", &[Nothing, Told(5.0), Told(5.0)]),
-            Series("KECho, with: local", &[Nothing, Told(2.5), Told(2.5)]),
+            Series(Paper, "KECho, without", &[Nothing, Told(5.0), Told(5.0)]),
             Series(
+                Paper,
+                "KECho, with: local",
+                &[Nothing, Told(2.5), Told(2.5)],
+            ),
+            Series(
+                Ours,
                 "without",
                 &[
                     Row("fig8_alone_20"),
@@ -152,6 +199,7 @@ const FIGURES: &[Figure] = &[
                 ],
             ),
             Series(
+                Ours,
                 "with: local",
                 &[
                     Row("fig8_local_20"),
@@ -160,6 +208,7 @@ const FIGURES: &[Figure] = &[
                 ],
             ),
             Series(
+                Ours,
                 "with: remote",
                 &[Nothing, Row("fig8_remote_33"), Row("fig8_remote_50")],
             ),
@@ -172,8 +221,8 @@ const FIGURES: &[Figure] = &[
         is_logarithmic: true,
         positions: ("times in a second", &["1", "5"]),
         series: &[
-            Series("KECho, at least", &[Nothing, Told(8.0)]),
-            Series("ours", &[Row("fig9_told_1"), Row("fig9_told_5")]),
+            Series(Paper, "KECho, at least", &[Nothing, Told(8.0)]),
+            Series(Ours, "ours", &[Row("fig9_told_1"), Row("fig9_told_5")]),
         ],
     },
     Figure {
@@ -184,6 +233,7 @@ const FIGURES: &[Figure] = &[
         positions: ("", &["in turn", "best", "3 best", "5 best", "2 random"]),
         series: &[
             Series(
+                Ours,
                 "ours, cancelled where it has not begun",
                 &[
                     Nothing,
@@ -194,6 +244,7 @@ const FIGURES: &[Figure] = &[
                 ],
             ),
             Series(
+                Peer,
                 "a simple balancer",
                 &[Row("fig9_turn"), Nothing, Nothing, Nothing, Nothing],
             ),
@@ -206,6 +257,7 @@ const FIGURES: &[Figure] = &[
         is_logarithmic: false,
         positions: ("hosts that are asked", &["1", "3", "5"]),
         series: &[Series(
+            Ours,
             "ours",
             &[
                 Row("fig9_cost_best_1"),
@@ -228,18 +280,30 @@ pub(in crate::bench) fn drawing(ns: &dyn Fn(&str) -> Option<f64>) -> String {
     for figure in FIGURES {
         let mut has_ours = false;
         let mut values = Vec::new();
-        for Series(name, series) in figure.series {
+        for (&Series(_, name, series), class) in figure.series.iter().zip(classes(figure.series)) {
             let found = series.iter().map(|value| of(figure, value));
             let found: Vec<_> = found.map(|one| one.filter(|one| one.is_finite())).collect();
             let mut both = series.iter().zip(&found);
             has_ours |= both.any(|(of, value)| !matches!(of, Told(_)) && value.is_some());
-            values.push((*name, found));
+            values.push(Drawn {
+                name,
+                class,
+                values: found,
+            });
         }
         if has_ours {
             charts.push(chart(figure, &values));
         }
     }
     chart::drawing(&charts)
+}
+
+/// A series as it is drawn.
+#[derive(Debug)]
+struct Drawn {
+    name: &'static str,
+    class: usize,
+    values: Vec<Option<f64>>,
 }
 
 /// The place of each value on an axis, and the axis' marks.
@@ -250,13 +314,10 @@ struct Axis {
 }
 
 impl Axis {
-    fn of(figure: &Figure, values: &[(&str, Vec<Option<f64>>)]) -> Axis {
+    fn of(figure: &Figure, series: &[Drawn]) -> Axis {
         let all = || {
-            values
-                .iter()
-                .flat_map(|(_, values)| values)
-                .flatten()
-                .copied()
+            let values = series.iter().flat_map(|one| &one.values);
+            values.flatten().copied()
         };
         let (least, most) = (
             all().fold(f64::INFINITY, f64::min),
@@ -304,9 +365,10 @@ impl Axis {
 }
 
 /// One chart and its height.
-fn chart(figure: &Figure, values: &[(&str, Vec<Option<f64>>)]) -> (String, f64) {
-    let axis = Axis::of(figure, values);
-    let names: Vec<String> = values.iter().map(|(name, _)| (*name).to_owned()).collect();
+fn chart(figure: &Figure, series: &[Drawn]) -> (String, f64) {
+    let axis = Axis::of(figure, series);
+    let names = series.iter().map(|one| (one.class, one.name.to_owned()));
+    let names: Vec<_> = names.collect();
     let (name, positions) = figure.positions;
     chart::titled(figure.title, &names, |drawn| {
         for mark in axis.marks() {
@@ -314,32 +376,37 @@ fn chart(figure: &Figure, values: &[(&str, Vec<Option<f64>>)]) -> (String, f64) 
         }
         drawn.names(name, figure.unit);
         let width = 1.0 / positions.len() as f64;
-        let bar = width * 0.8 / values.len() as f64;
+        let bar = width * 0.8 / series.len() as f64;
         for (at, position) in positions.iter().enumerate() {
             let begin = width * at as f64;
             drawn.name_x(begin + width / 2.0, position);
-            for (number, (name, values)) in values.iter().enumerate() {
-                let Some(value) = values[at] else { continue };
-                let from = begin + width * 0.1 + bar * number as f64;
-                let title = format!("{name}, {position}: {} {}", written(value), figure.unit);
+            // Those that have a value there stand around its name.
+            let there = series.iter().filter_map(|one| Some((one, one.values[at]?)));
+            let there: Vec<_> = there.collect();
+            let mut from = begin + (width - bar * there.len() as f64) / 2.0;
+            for (one, value) in there {
+                let (name, value_text) = (one.name, written(value));
+                let title = format!("{name}, {position}: {value_text} {}", figure.unit);
                 drawn.bar(
-                    &class(number),
+                    &class(one.class),
                     &title,
                     from,
                     from + bar * 0.9,
                     axis.part(value),
                 );
+                from += bar;
             }
         }
     })
 }
 
-/// With two digits, at least.
+/// With two digits, at least, but without zeros at the end.
 fn written(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{}M", short(value / 1e6)),
+        value if value >= 1e4 => format!("{}k", short(value / 1e3)),
         value if value >= 1.0 || value == 0.0 => short(value),
-        value => format!("{value:.2}"),
+        value => format!("{value:.2}").trim_end_matches('0').to_owned(),
     }
 }
 
@@ -352,7 +419,7 @@ mod tests {
     fn each_row_that_is_drawn_is_measured_and_each_position_has_a_value() {
         let known = |row: &str| SECTIONS.iter().any(|section| section.rows.contains(&row));
         for figure in FIGURES {
-            for Series(name, values) in figure.series {
+            for Series(_, name, values) in figure.series {
                 assert_eq!(
                     values.len(),
                     figure.positions.1.len(),
@@ -389,8 +456,41 @@ mod tests {
     }
 
     #[test]
+    fn ours_has_one_colour_in_all_figures_and_no_two_series_of_one_have_the_same() {
+        for figure in FIGURES {
+            let mut found: Vec<usize> = classes(figure.series).collect();
+            for (class, Series(whose, name, values)) in found.iter().zip(figure.series) {
+                let has_row = values.iter().any(|one| !matches!(one, Told(_) | Nothing));
+                assert_eq!(*whose != Paper, has_row, "{name}");
+                assert_eq!(
+                    *class == 2,
+                    *whose == Ours && !name.contains(": "),
+                    "{name}"
+                );
+            }
+            found.sort_unstable();
+            found.dedup();
+            assert_eq!(found.len(), figure.series.len(), "{}", figure.title);
+        }
+    }
+
+    #[test]
+    fn marks_are_short() {
+        let marks = [0.01, 0.1, 0.5, 1.0, 1.5, 1000.0, 57e3, 1e5, 1.5e6];
+        let marks = marks.map(written);
+        let expected = [
+            "0.01", "0.1", "0.5", "1", "1.5", "1000", "57k", "100k", "1.5M",
+        ];
+        assert_eq!(marks, expected);
+    }
+
+    #[test]
     fn logarithmic_axis_has_a_mark_for_each_power_of_ten() {
-        let values = [("a", vec![Some(0.05), None, Some(1.5e6), Some(30.0)])];
+        let values = [Drawn {
+            name: "a",
+            class: 0,
+            values: vec![Some(0.05), None, Some(1.5e6), Some(30.0)],
+        }];
         let axis = Axis::of(&FIGURES[0], &values);
         assert_eq!(axis.marks().len(), 10, "from 0.01 to 10 million");
         assert!((axis.part(0.05) - 0.699 / 9.0).abs() < 1e-3);

@@ -67,7 +67,8 @@ fn chart(title: &str, unit: &str, lines: &[&Line], of: Of) -> (String, f64) {
             names.push(name);
         }
     }
-    chart::titled(title, &names, |drawn| {
+    let legend: Vec<_> = names.iter().cloned().enumerate().collect();
+    chart::titled(title, &legend, |drawn| {
         for (limit, of_x) in [(top, false), (right, true)] {
             let step = nice_step(limit);
             let mut mark = 0.0;
