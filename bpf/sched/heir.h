@@ -23,7 +23,7 @@
 #include "timed.h"
 #include "wish.h"
 
-#define HEIR_PLACES 16u	  /* of a CPU's table, for the heirs of one user, root included */
+#define HEIR_PLACES 24u	  /* of a CPU's table, for the heirs of one user, root included */
 #define HEIR_ANCESTORS 8u /* levels that are searched */
 
 _Static_assert(HEIR_PLACES < USER_PLACES, "there is place for who asks for it");

@@ -95,14 +95,14 @@ code 5, or 4 if the kernel has no sched_ext.
   members that poll (event loops of ECalls; ECALLS_GROUP holds the number of the group) the most
   important one runs; members that do not poll get a fair share. The program's first thread stays on
   the CPU where it started; its other threads, and programs that it starts, are placed on the CPUs
-  with the shortest queues. At most 16 of them per CPU and user are members; further threads, and
+  with the shortest queues. At most 24 of them per CPU and user are members; further threads, and
   processes that change their user, are scheduled by fair share. A number as NAME selects the group
   with this number, even if a group of that name exists.
 - With --coop, a thread whose timed sleep ends (epoll_wait, poll, select, nanosleep, the timeout of
   a condition, a timer descriptor that it has armed) runs before all threads of fair share, even if
   it has had more CPU time than they: up to 20 ms more, so no program gets more than its share. This
   holds for all threads and descendants of the program, statically linked and Go programs included,
-  for 16 of them per CPU and user. The kernel's timer slack is 1 ns; select, poll and epoll_wait
+  for 24 of them per CPU and user. The kernel's timer slack is 1 ns; select, poll and epoll_wait
   keep a thousandth of the timeout. A program that only waits for time is on time anyway.
 - A window reserves CPU time for the program's first thread only, which stays on its CPU. The window
   is promised, admitted without guarantee (the report says so), or refused with exit code 3 and the

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Members of one user's groups that have a place on a CPU without a slot of their own.
-const HEIRS: usize = 16;
+const HEIRS: usize = 24;
 
 /// How many threads of a user's group the scheduler knows.
 fn members(stage: &Stage, uid: u32, group: u32) -> usize {

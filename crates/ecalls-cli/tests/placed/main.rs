@@ -315,6 +315,10 @@ const PARTS: &[Part] = &[
         timed::a_timer_descriptor_counts_for_who_arms_it,
     ),
     (
+        "a sleep until a time of the day is timed",
+        timed::a_sleep_until_a_time_of_the_day_is_timed,
+    ),
+    (
         "who tells lies with timers has its share",
         timed::who_tells_lies_with_timers_has_its_share,
     ),
@@ -491,6 +495,7 @@ fn a_role() {
         Ok("herd") => group::herd(),
         Ok("hurried") => timed::hurried(),
         Ok("waits for a descriptor") => timed::waits_for_a_descriptor(),
+        Ok("sleeps by the time of the day") => timed::sleeps_by_the_time_of_the_day(),
         Ok(lie) if lie.starts_with(timed::LIE) => timed::lie(lie),
         _ => {}
     }

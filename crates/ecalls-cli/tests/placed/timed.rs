@@ -2,9 +2,10 @@
 //! when the kernel's timers are watched. Releases and CPU times are counted; no time is measured.
 
 use std::fs;
+use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,9 +13,10 @@ use std::time::{Duration, Instant};
 use ecalls_kernel::scheduler;
 use limit::Running;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::thread::{ClockId, clock_nanosleep_absolute, futex};
 use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
 };
 
 use super::group::{cpu_ms, pin};
@@ -149,6 +151,29 @@ pub(crate) fn a_timer_descriptor_counts_for_who_arms_it(stage: &Stage) {
     assert!(releases_of(stage, "waits for a descriptor") > SLEEPS / 2);
 }
 
+/// The role of a program that sleeps until times of the day, and waits for a word of memory until
+/// such a time, as condition variables of POSIX do.
+pub(crate) fn sleeps_by_the_time_of_the_day() {
+    let word = AtomicU32::new(0);
+    let private = futex::Flags::PRIVATE | futex::Flags::CLOCK_REALTIME;
+    let in_ten_ms = || {
+        let mut at = clock_gettime(ClockId::Realtime);
+        at.tv_nsec += 10_000_000;
+        at.tv_sec += at.tv_nsec / 1_000_000_000;
+        at.tv_nsec %= 1_000_000_000;
+        at
+    };
+    thread::sleep(Duration::from_secs(1));
+    for _ in 0..SLEEPS {
+        let _ = clock_nanosleep_absolute(ClockId::Realtime, &in_ten_ms());
+        let _ = futex::wait_bitset(&word, private, 0, Some(&in_ten_ms()), NonZeroU32::MAX);
+    }
+}
+
+pub(crate) fn a_sleep_until_a_time_of_the_day_is_timed(stage: &Stage) {
+    assert!(releases_of(stage, "sleeps by the time of the day") > SLEEPS * 3 / 2);
+}
+
 /// What a liar does again and again.
 const LIES: &[(&str, fn())] = &[
     ("timers that are always due", || {
@@ -248,7 +273,7 @@ fn sleep_until_past() {
         tv_sec: 0,
         tv_nsec: 1,
     };
-    let _ = rustix::thread::clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &past);
+    let _ = clock_nanosleep_absolute(ClockId::Monotonic, &past);
 }
 
 /// Computes for so many microseconds.
@@ -258,7 +283,7 @@ fn burn(us: u64) {
 }
 
 fn process_ms() -> i64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec * 1000 + time.tv_nsec / 1_000_000
 }
 
