@@ -368,8 +368,8 @@ impl ClientPublisher {
             return Err(Error::Invalid {
                 what: "the attributes of an event",
                 given: format!("{} attributes", submission.attributes.len()),
-                expected: "none from a client of the daemon, and none where a filter chooses: the \
-                           host tells them, to all (`Publisher::tell`)",
+                expected: "none: they are the host's, which tells them to all sinks, past a filter \
+                           (`Publisher::tell`, as root)",
             });
         }
         let is_raised = self.service.raise(&raise(submission))? > 0;
