@@ -3,16 +3,18 @@
 //! the runtime's; what waits for one descriptor is in `ready.rs`.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
 
 use ecalls_preload::errno;
 use ecalls_threads::{is_thread, sleep_until};
 use libc::{
-    CLOCK_MONOTONIC, CLOCK_REALTIME, EINVAL, clockid_t, epoll_event, fd_set, iovec, mode_t, msghdr,
-    off_t, pid_t, rusage, siginfo_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
+    CLOCK_MONOTONIC, CLOCK_REALTIME, EINTR, EINVAL, clockid_t, epoll_event, fd_set, iovec, mode_t,
+    msghdr, off_t, pid_t, rusage, siginfo_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
     timeval,
 };
 
 use crate::next::{self, around};
+use crate::signals::{self, Handled};
 use crate::thread::in_call;
 use crate::{cancel, time};
 
@@ -33,11 +35,7 @@ around! {
     fn connect(fd: c_int, to: *const sockaddr, length: socklen_t) -> c_int;
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
         limit: *mut timeval) -> c_int;
-    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
-        limit: *const timespec, mask: *const sigset_t) -> c_int;
     fn epoll_wait(set: c_int, events: *mut epoll_event, most: c_int, limit_ms: c_int) -> c_int;
-    fn epoll_pwait(set: c_int, events: *mut epoll_event, most: c_int, limit_ms: c_int,
-        mask: *const sigset_t) -> c_int;
     fn fsync(fd: c_int) -> c_int;
     fn fdatasync(fd: c_int) -> c_int;
     fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
@@ -50,10 +48,6 @@ around! {
     fn waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t;
     fn wait4(pid: pid_t, status: *mut c_int, options: c_int, used: *mut rusage) -> pid_t;
     fn waitid(kind: libc::idtype_t, id: libc::id_t, info: *mut siginfo_t, options: c_int) -> c_int;
-    fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int;
-    fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int;
-    fn sigtimedwait(set: *const sigset_t, info: *mut siginfo_t, limit: *const timespec) -> c_int;
-    fn sigsuspend(mask: *const sigset_t) -> c_int;
     fn pause() -> c_int;
     fn getaddrinfo(node: *const c_char, service: *const c_char, hints: *const libc::addrinfo,
         found: *mut *mut libc::addrinfo) -> c_int;
@@ -61,31 +55,52 @@ around! {
 
 // --- sleep ---
 
-/// Sleeps in the runtime until a time on CLOCK_MONOTONIC, ns.
-pub(crate) fn sleep_through(until_ns: u64) {
+/// Sleeps in the runtime until a time on CLOCK_MONOTONIC, ns; false: a signal's handler has run.
+pub(crate) fn sleep_through(until_ns: u64) -> bool {
     cancel::point();
     while time::now_ns(CLOCK_MONOTONIC) < until_ns {
         sleep_until(until_ns);
         cancel::point();
+        if signals::take() != Handled::Nothing {
+            return false;
+        }
     }
+    true
+}
+
+/// The same, as a sleep(2) answers, of which the caller learns what is left.
+///
+/// # Safety
+/// `left` is to a time, or null.
+unsafe fn sleep_for(until_ns: u64, left: *mut timespec) -> c_int {
+    if sleep_through(until_ns) {
+        return 0;
+    }
+    if !left.is_null() {
+        let left_ns = until_ns.saturating_sub(time::now_ns(CLOCK_MONOTONIC));
+        // SAFETY: as the caller says.
+        unsafe { *left = time::span(left_ns) };
+    }
+    EINTR
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn nanosleep(span: *const timespec, left: *mut timespec) -> c_int {
     // SAFETY: the caller's times.
-    unsafe {
+    let error = unsafe {
         if !is_thread() || span.is_null() {
             return next::nanosleep(span, left);
         }
         match time::after_ns(&*span) {
-            Ok(until_ns) => sleep_through(until_ns),
-            Err(error) => {
-                errno::set(error);
-                return -1;
-            }
+            Ok(until_ns) => sleep_for(until_ns, left),
+            Err(error) => error,
         }
+    };
+    if error == 0 {
+        return 0;
     }
-    0
+    errno::set(error);
+    -1
 }
 
 #[unsafe(no_mangle)]
@@ -102,16 +117,15 @@ unsafe extern "C-unwind" fn clock_nanosleep(
             return in_call(|| next::clock_nanosleep(clock, flags, time, left));
         }
         let until_ns = if flags & libc::TIMER_ABSTIME != 0 {
-            time::until_ns(clock, &*time)
+            time::until_ns(clock, &*time).map(|until_ns| (until_ns, ptr::null_mut()))
         } else {
-            time::after_ns(&*time)
+            time::after_ns(&*time).map(|until_ns| (until_ns, left))
         };
         match until_ns {
-            Ok(until_ns) => sleep_through(until_ns),
-            Err(error) => return error,
+            Ok((until_ns, left)) => sleep_for(until_ns, left),
+            Err(error) => error,
         }
     }
-    0
 }
 
 #[unsafe(no_mangle)]
@@ -121,7 +135,7 @@ unsafe extern "C-unwind" fn usleep(us: libc::c_uint) -> c_int {
         tv_nsec: i64::from(us % 1_000_000) * 1_000,
     };
     // SAFETY: the span is its own.
-    unsafe { nanosleep(&raw const span, std::ptr::null_mut()) }
+    unsafe { nanosleep(&raw const span, ptr::null_mut()) }
 }
 
 #[unsafe(no_mangle)]

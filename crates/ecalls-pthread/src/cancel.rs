@@ -1,6 +1,7 @@
 //! Cancellation. The C library notes it in the thread's control block, and acts on it in its own
 //! cancellation points. What this library adds: a thread that waits in the runtime is woken, and
-//! one that is in a system call is interrupted by a signal.
+//! one that is in a system call is interrupted by a signal. One that may be cancelled anywhere gets
+//! the C library's own signal ([`signals`]).
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::{ESRCH, pthread_t};
 
 use crate::thread::Record;
-use crate::{next, slice};
+use crate::{next, signals, slice};
 
 /// Some thread has been cancelled in this process.
 static EVER: AtomicBool = AtomicBool::new(false);
@@ -45,10 +46,10 @@ unsafe extern "C-unwind" fn pthread_cancel(thread: pthread_t) -> c_int {
     // SAFETY: as above.
     let noted = unsafe { next::pthread_cancel(thread) };
     if noted == ESRCH {
-        // The thread may be cancelled at once, e.g. in a system call: the library has noted that
-        // it will, did not find the kernel thread of its number, and lets the thread do nothing
-        // until it has this signal.
-        slice::send(SIGCANCEL, record.kernel_thread());
+        // The thread may be cancelled at once (asynchronously, or in a system call): the library
+        // has noted that it will, did not find the kernel thread of its number, and lets the thread
+        // do nothing until it has this signal, whose handler ends it.
+        signals::send(&record, SIGCANCEL);
     }
     if let Ok(mut cancelled) = CANCELLED.lock() {
         cancelled.push(Arc::clone(&record));
@@ -75,7 +76,7 @@ pub(crate) fn repeat() {
     if !EVER.load(Ordering::Relaxed) {
         return;
     }
-    if let Ok(mut cancelled) = CANCELLED.lock() {
+    if let Ok(mut cancelled) = CANCELLED.try_lock() {
         cancelled.retain(|record| !record.has_ended());
         cancelled.iter().for_each(|record| interrupt_call(record));
     }

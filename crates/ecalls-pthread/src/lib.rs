@@ -17,6 +17,7 @@
 //!   `ecalls_threads::blocking`, and reads of sockets and pipes wait without a kernel thread;
 //! - [`cpus`]: a thread has the CPUs of its process, although what executes it is bound to one;
 //! - [`name`]: it has a name of its own, too;
+//! - [`signals`]: it has a signal mask of its own, and gets what is sent to it;
 //! - [`slice`](mod@slice): a thread that computes for long gives up its processor by a signal, as
 //!   programs may expect of kernel threads.
 //!
@@ -51,6 +52,7 @@ mod ready;
 mod runtime;
 mod semaphore;
 mod shared;
+mod signals;
 mod slice;
 mod thread;
 mod time;

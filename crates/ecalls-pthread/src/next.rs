@@ -4,10 +4,11 @@ use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use ecalls_preload::next;
 use libc::{
-    clockid_t, cpu_set_t, iovec, msghdr, nfds_t, off_t, pid_t, pollfd, pthread_attr_t,
-    pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t, pthread_key_t,
-    pthread_mutex_t, pthread_mutexattr_t, pthread_once_t, pthread_rwlock_t, pthread_rwlockattr_t,
-    pthread_spinlock_t, pthread_t, sem_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
+    clockid_t, cpu_set_t, epoll_event, fd_set, iovec, msghdr, nfds_t, off_t, pid_t, pollfd,
+    pthread_attr_t, pthread_barrier_t, pthread_barrierattr_t, pthread_cond_t, pthread_condattr_t,
+    pthread_key_t, pthread_mutex_t, pthread_mutexattr_t, pthread_once_t, pthread_rwlock_t,
+    pthread_rwlockattr_t, pthread_spinlock_t, pthread_t, sem_t, sigset_t, size_t, sockaddr,
+    socklen_t, ssize_t, timespec,
 };
 
 pub(crate) type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
@@ -59,6 +60,11 @@ next! {
     fn pthread_getaffinity_np(thread: pthread_t, bytes: size_t, cpus: *mut cpu_set_t)
         -> c_int;
     fn pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int;
+    fn raise(signal: c_int) -> c_int;
+    fn sigpending(set: *mut sigset_t) -> c_int;
+    fn sigsuspend(mask: *const sigset_t) -> c_int;
+    fn sigtimedwait(set: *const sigset_t, info: *mut libc::siginfo_t, limit: *const timespec)
+        -> c_int;
     fn pthread_key_create(key: *mut pthread_key_t,
         destructor: Option<unsafe extern "C-unwind" fn(*mut c_void)>) -> c_int;
     fn __call_tls_dtors();
@@ -135,4 +141,8 @@ next! {
     fn poll(fds: *mut pollfd, count: nfds_t, limit_ms: c_int) -> c_int;
     fn ppoll(fds: *mut pollfd, count: nfds_t, limit: *const timespec, mask: *const sigset_t)
         -> c_int;
+    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        limit: *const timespec, mask: *const sigset_t) -> c_int;
+    fn epoll_pwait(set: c_int, events: *mut epoll_event, most: c_int, limit_ms: c_int,
+        mask: *const sigset_t) -> c_int;
 }

@@ -13,11 +13,12 @@ use ecalls_preload::errno;
 use ecalls_preload::fortify::{check, check_polls};
 use ecalls_threads::{Interest, is_thread, wait_ready, wait_ready_for};
 use libc::{
-    CLOCK_MONOTONIC, EAGAIN, iovec, msghdr, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t,
-    ssize_t, timespec, timeval,
+    CLOCK_MONOTONIC, EAGAIN, EINTR, iovec, msghdr, nfds_t, pollfd, sigset_t, size_t, sockaddr,
+    socklen_t, ssize_t, timespec, timeval,
 };
 
 use crate::calls::sleep_through;
+use crate::signals::{self, Handled};
 use crate::thread::in_call;
 use crate::{cancel, next, time};
 
@@ -52,9 +53,18 @@ impl Waits {
     }
 }
 
-/// Waits until a descriptor is ready; false: its time has passed. Nothing else is looked at: the
-/// call that follows tells. An error: it cannot be waited for so.
-fn await_ready(fd: c_int, interest: Interest, limit: Option<Duration>) -> io::Result<bool> {
+/// How a wait for a descriptor has ended.
+enum Awaited {
+    /// It is ready, or cannot be waited for so: the call that follows tells.
+    Ready,
+    /// The time has passed, or somebody else has ended the wait.
+    TimedOut,
+    /// The handler of a signal has run.
+    Handled(Handled),
+}
+
+/// Waits until a descriptor is ready.
+fn await_ready(fd: c_int, interest: Interest, limit: Option<Duration>) -> io::Result<Awaited> {
     cancel::point();
     // SAFETY: the caller's descriptor, or a number that is none, which is refused.
     let descriptor = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -63,7 +73,29 @@ fn await_ready(fd: c_int, interest: Interest, limit: Option<Duration>) -> io::Re
         None => wait_ready(descriptor, interest).map(|()| true),
     };
     cancel::point();
-    in_time
+    match signals::take() {
+        Handled::Nothing if in_time? => Ok(Awaited::Ready),
+        Handled::Nothing => Ok(Awaited::TimedOut),
+        handled => Ok(Awaited::Handled(handled)),
+    }
+}
+
+/// Waits until a read, or an accept, finds something; an error: it fails with that.
+fn await_read(fd: c_int, limit: Option<Duration>) -> Result<(), c_int> {
+    let begun_ns = time::now_ns(CLOCK_MONOTONIC);
+    loop {
+        let passed = Duration::from_nanos(time::now_ns(CLOCK_MONOTONIC).saturating_sub(begun_ns));
+        let left = limit.map(|limit| limit.saturating_sub(passed));
+        if left == Some(Duration::ZERO) {
+            return Err(EAGAIN);
+        }
+        match await_ready(fd, Interest::Read, left) {
+            Ok(Awaited::TimedOut) => {}
+            Ok(Awaited::Handled(Handled::Interrupts)) => return Err(EINTR),
+            Ok(Awaited::Handled(_)) => {}
+            _ => return Ok(()),
+        }
+    }
 }
 
 /// Reads by `attempt`, which does not wait, and if there is nothing, once there is, by `real`.
@@ -83,9 +115,9 @@ fn read_when_ready(
     }
     if errno::get() == EAGAIN
         && let Waits::For(limit) = Waits::of(fd)
-        && !await_ready(fd, Interest::Read, limit).unwrap_or(true)
+        && let Err(error) = await_read(fd, limit)
     {
-        errno::set(EAGAIN);
+        errno::set(error);
         return -1;
     }
     errno::set(before);
@@ -164,9 +196,9 @@ fn accept_when_ready(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
     if is_thread()
         && fd >= 0
         && let Waits::For(limit) = Waits::of(fd)
-        && !await_ready(fd, Interest::Read, limit).unwrap_or(true)
+        && let Err(error) = await_read(fd, limit)
     {
-        errno::set(EAGAIN);
+        errno::set(error);
         return -1;
     }
     in_call(real)
@@ -212,6 +244,11 @@ fn interest_of(poll: &pollfd) -> Option<Interest> {
 /// The time on CLOCK_MONOTONIC at which a poll ends, in ns; `None`: never.
 type Until = Option<u64>;
 
+fn interrupted() -> c_int {
+    errno::set(EINTR);
+    -1
+}
+
 /// A poll for so long: of nothing, which is a sleep, or of one descriptor. `None`: it is another.
 ///
 /// # Safety
@@ -226,8 +263,11 @@ unsafe fn poll_until(fds: *mut pollfd, count: nfds_t, until_ns: Until) -> Option
     // SAFETY: as above.
     let look = || unsafe { next::poll(fds, count, 0) };
     if fd < 0 && count <= 1 {
-        sleep_through(until_ns?);
-        return Some(look());
+        return Some(if sleep_through(until_ns?) {
+            look()
+        } else {
+            interrupted()
+        });
     }
     let interest = interest_of(&only?)?;
     loop {
@@ -240,8 +280,10 @@ unsafe fn poll_until(fds: *mut pollfd, count: nfds_t, until_ns: Until) -> Option
             return Some(0);
         }
         let limit = left_ns.map(Duration::from_nanos);
-        if !await_ready(fd, interest, limit).ok()? {
-            return Some(look());
+        match await_ready(fd, interest, limit).ok()? {
+            Awaited::Ready | Awaited::TimedOut => {}
+            // The kernel restarts no poll.
+            Awaited::Handled(_) => return Some(interrupted()),
         }
     }
 }
@@ -270,7 +312,8 @@ unsafe extern "C-unwind" fn ppoll(
     // SAFETY: the caller's arguments.
     let real = || unsafe { next::ppoll(fds, count, limit, mask) };
     if !mask.is_null() {
-        return in_call(real);
+        // SAFETY: as above.
+        return unsafe { signals::ppoll(fds, count, limit, mask) };
     }
     // SAFETY: as above.
     let until_ns = unsafe { limit.as_ref() }.map(time::after_ns).transpose();

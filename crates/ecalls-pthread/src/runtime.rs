@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use ecalls_threads::park::Waited;
 use ecalls_threads::{ACTIVATIONS_MAX, KernelSide, Runtime, in_scheduler};
 
+use crate::signals::{self, Handled};
 use crate::{cancel, cpus, descriptors, next, say, say_once, slice};
 
 static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(ptr::null_mut());
@@ -84,8 +85,11 @@ pub(crate) fn park(
     until_ns: Option<u64>,
     is_needless: impl FnOnce() -> bool,
 ) -> bool {
-    let _inside = Inside::new();
-    ecalls_threads::park::park(address, until_ns, is_needless)
+    let inside = Inside::new();
+    let in_time = ecalls_threads::park::park(address, until_ns, is_needless);
+    drop(inside);
+    signals::take();
+    in_time
 }
 
 /// `ecalls_threads::park::park_for_signals`.
@@ -94,8 +98,13 @@ pub(crate) fn park_for_signals(
     until_ns: Option<u64>,
     is_needless: impl FnOnce() -> bool,
 ) -> Waited {
-    let _inside = Inside::new();
-    ecalls_threads::park::park_for_signals(address, until_ns, is_needless)
+    let inside = Inside::new();
+    let waited = ecalls_threads::park::park_for_signals(address, until_ns, is_needless);
+    drop(inside);
+    match signals::take() {
+        Handled::Interrupts => Waited::Interrupted,
+        _ => waited,
+    }
 }
 
 /// `ecalls_threads::park::unpark`.
@@ -297,6 +306,7 @@ fn monitor(runtime: &'static Runtime) {
             }
         }
         cancel::repeat();
+        signals::repeat();
         let overdue = runtime.overdue(&mut seen);
         overdue
             .iter()

@@ -13,7 +13,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::next;
+use crate::{next, signals};
 use ecalls_preload::errno;
 
 /// From and to of the code in which no thread is stopped.
@@ -133,7 +133,7 @@ pub(crate) fn prepare() {
     install(parts.interrupt, interrupt, 0);
 }
 
-type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+type Handler = extern "C-unwind" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
 fn install(signal: c_int, handler: Handler, flags: c_int) {
     // SAFETY: all zeros is one.
@@ -179,11 +179,31 @@ pub(crate) fn send(signal: c_int, tid: u32) {
     };
 }
 
-/// A thread that is stopped here continues here, perhaps on another kernel thread.
-extern "C" fn stop(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+/// Has the thread that runs in a kernel thread look for the signals that were sent to it; its
+/// system call is restarted.
+pub(crate) fn have_look(tid: u32) {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let tid = usize::try_from(tid).unwrap_or(0);
+    let signal = usize::try_from(parts().signal).unwrap_or(0);
+    // SAFETY: zeros are one. The thread may have ended; the signal has a handler.
+    unsafe {
+        (*info.as_mut_ptr()).si_code = libc::SI_QUEUE;
+        let pid = usize::try_from(libc::getpid()).unwrap_or(0);
+        let info = info.as_ptr().addr();
+        next::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, info, 0, 0)
+    };
+}
+
+/// A thread that is stopped here continues here, perhaps on another kernel thread; or it is
+/// cancelled, and its stack unwound.
+extern "C-unwind" fn stop(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let Some(parts) = PARTS.get() else {
         return;
     };
+    // SAFETY: the kernel passes it.
+    if unsafe { (*info).si_code } == libc::SI_QUEUE {
+        return look_for_signals(signal);
+    }
     // SAFETY: the kernel passes the context of the interrupted thread.
     let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let at = usize::try_from(registers[libc::REG_RIP as usize]).unwrap_or(0);
@@ -199,6 +219,7 @@ extern "C" fn stop(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     // For the threads that run here next; until now others that had been sent have waited.
     unblock(parts.signal);
     ecalls_threads::yield_from_signal();
+    signals::take();
     errno::set(errno);
 }
 
@@ -220,4 +241,14 @@ fn is_in_futex(at: usize, number: i64) -> bool {
 }
 
 /// Its system call ends with EINTR.
-extern "C" fn interrupt(_: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {}
+extern "C-unwind" fn interrupt(signal: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
+    look_for_signals(signal);
+}
+
+/// The handlers of what was sent to the thread run, which may leave this kernel thread to others.
+fn look_for_signals(signal: c_int) {
+    if signals::are_there() {
+        unblock(signal);
+        signals::take();
+    }
+}

@@ -6,17 +6,17 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use ecalls_preload::errno;
 use ecalls_threads::{Current, JoinHandle, blocking, is_thread, kernel_thread, yield_now};
 use libc::{
     CLOCK_REALTIME, EAGAIN, EBUSY, EDEADLK, EINVAL, ENOTSUP, ESRCH, ETIMEDOUT, pthread_attr_t,
-    pthread_t, sigset_t, size_t, timespec,
+    pthread_t, size_t, timespec,
 };
 
 use crate::name::Name;
 use crate::next::{self, Start};
-use crate::runtime::{self, can_park, park, unpark};
-use crate::{cancel, cpus, key, slice, time};
+use crate::runtime::{self, park, unpark};
+use crate::signals::{self, Signals};
+use crate::{cancel, cpus, key, time};
 
 const CANCELED: *mut c_void = ptr::without_provenance_mut(usize::MAX);
 
@@ -42,6 +42,7 @@ pub(crate) struct Record {
     result: AtomicPtr<c_void>,
     /// The kernel thread that is in a system call for it; 0: none.
     call: AtomicU32,
+    pub(crate) signals: Signals,
     pub(crate) name: Name,
 }
 
@@ -56,6 +57,7 @@ impl Record {
             state: AtomicU32::new(0),
             result: AtomicPtr::new(CANCELED),
             call: AtomicU32::new(0),
+            signals: Signals::default(),
             name: Name::new(),
         })
     }
@@ -135,11 +137,14 @@ pub(crate) fn in_call<R>(call: impl FnOnce() -> R) -> R {
         record
             .call
             .store(kernel_thread().unwrap_or(0), Ordering::SeqCst);
+        // Who sends one from here on ends the call.
+        signals::take();
         let result = call();
         record.call.store(0, Ordering::SeqCst);
         result
     });
     cancel::point();
+    signals::take();
     result
 }
 
@@ -288,6 +293,7 @@ unsafe extern "C-unwind" fn pthread_create(
         argument,
         forks: runtime::forks(),
     };
+    let mask = signals::mask();
     LIVE.fetch_add(1, Ordering::SeqCst);
     let mut handle = match record.handle.lock() {
         Ok(handle) => handle,
@@ -299,6 +305,7 @@ unsafe extern "C-unwind" fn pthread_create(
             let block = current.control_block().unwrap_or(0) as pthread_t;
             // Nobody else sets it.
             let _ = record.thread.set(current.clone());
+            current.set_signal_mask(mask);
             // SAFETY: the new thread's control block, and the caller's variable.
             unsafe {
                 ecalls_record_set_of(block, pointer.cast_mut().cast());
@@ -467,38 +474,11 @@ fn is_main() -> bool {
 unsafe extern "C-unwind" fn sched_yield() -> c_int {
     if is_thread() {
         yield_now();
+        signals::take();
         return 0;
     }
     // SAFETY: gives up the CPU.
     unsafe { next::sched_yield() }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_kill(thread: pthread_t, signal: c_int) -> c_int {
-    // SAFETY: the caller's thread.
-    let Some(record) = (unsafe { Record::of(thread) }) else {
-        // SAFETY: as above.
-        return unsafe { next::pthread_kill(thread, signal) };
-    };
-    if record.has_ended() {
-        return ESRCH;
-    }
-    if signal == 0 {
-        return 0;
-    }
-    if !(1..=libc::SIGRTMAX()).contains(&signal) {
-        return EINVAL;
-    }
-    // A thread in a system call is interrupted. Else whichever thread runs executes the handler.
-    let tid = match record.in_call() {
-        0 => kernel_thread().unwrap_or_else(|| {
-            // SAFETY: asks.
-            unsafe { libc::gettid() }.cast_unsigned()
-        }),
-        tid => tid,
-    };
-    slice::send(signal, tid);
-    0
 }
 
 #[unsafe(no_mangle)]
@@ -618,38 +598,4 @@ unsafe extern "C-unwind" fn pthread_getaffinity_np(
             None => next::pthread_getaffinity_np(thread, bytes, cpus),
         }
     }
-}
-
-/// The signal of time slices is never blocked: it would be for whichever threads come next.
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_sigmask(
-    how: c_int,
-    set: *const sigset_t,
-    old: *mut sigset_t,
-) -> c_int {
-    // SAFETY: the caller's sets.
-    unsafe {
-        if !can_park() || set.is_null() || how == libc::SIG_UNBLOCK {
-            return next::pthread_sigmask(how, set, old);
-        }
-        let mut kept = *set;
-        libc::sigdelset(&raw mut kept, slice::signal());
-        libc::sigdelset(&raw mut kept, slice::interrupt_signal());
-        next::pthread_sigmask(how, &raw const kept, old)
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn sigprocmask(
-    how: c_int,
-    set: *const sigset_t,
-    old: *mut sigset_t,
-) -> c_int {
-    // SAFETY: the caller's sets.
-    let error = unsafe { pthread_sigmask(how, set, old) };
-    if error == 0 {
-        return 0;
-    }
-    errno::set(error);
-    -1
 }

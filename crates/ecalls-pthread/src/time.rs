@@ -32,6 +32,15 @@ pub(crate) fn in_ns(time: &timespec) -> Result<u64, c_int> {
     Ok(u64::try_from(ns).unwrap_or(0))
 }
 
+/// A span of so many ns.
+pub(crate) fn span(ns: u64) -> timespec {
+    let ns = i64::try_from(ns).unwrap_or(i64::MAX);
+    timespec {
+        tv_sec: ns / SECOND_NS,
+        tv_nsec: ns % SECOND_NS,
+    }
+}
+
 /// A time on a clock, on CLOCK_MONOTONIC.
 ///
 /// # Errors

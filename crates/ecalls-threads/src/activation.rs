@@ -31,6 +31,7 @@ use rustix::thread::{gettid, sched_yield};
 
 use crate::calls::await_spare;
 use crate::local;
+use crate::mask;
 use crate::page::ActivationWords;
 use crate::policy::{Processor, Ready, Why};
 use crate::processor::Words;
@@ -69,6 +70,8 @@ pub(crate) struct Activation {
     /// The base of its own thread-local storage, and of the one in use.
     home: Cell<usize>,
     worn: Cell<usize>,
+    /// The signal mask that the kernel has for it.
+    mask: Cell<u64>,
 }
 
 // SAFETY: `shared` and `own` point to atomics; the cells are used by the activation itself.
@@ -89,6 +92,7 @@ impl Activation {
             rests: Cell::new(false),
             home: Cell::new(0),
             worn: Cell::new(0),
+            mask: Cell::new(mask::UNKNOWN),
         }
     }
 
@@ -225,6 +229,7 @@ impl Activation {
         self.show(RUNTIME_SPARE);
         self.home.set(storage::read());
         self.worn.set(self.home.get());
+        self.mask.set(mask::read());
         self.shared().pin(None, self.processor());
         self.lock().store(1, Ordering::Relaxed);
         self.words().add_spare();
@@ -377,6 +382,8 @@ impl Activation {
         };
         thread.at.store(self.number, Ordering::Relaxed);
         self.wear(thread.block.map_or(self.home.get(), Block::base));
+        // A signal that was blocked until now finds the thread's storage.
+        self.have_mask(thread.mask.load(Ordering::Relaxed));
         self.leave();
         // SAFETY: the policy gave the thread to this activation.
         let after = unsafe { thread.execute() };
@@ -457,6 +464,20 @@ impl Activation {
             // SAFETY: its own, or that of the thread that it is about to execute.
             unsafe { storage::write(base) };
         }
+    }
+
+    /// Has the kernel use that signal mask from here on.
+    #[inline]
+    fn have_mask(&self, mask: u64) {
+        if self.mask.get() != mask {
+            self.mask.set(mask);
+            mask::write(mask);
+        }
+    }
+
+    /// The kernel has another signal mask for the calling kernel thread.
+    pub(crate) fn note_mask(&self, mask: u64) {
+        self.mask.set(mask);
     }
 
     /// Uses the activation's own thread-local storage: for whatever allocates, frees or creates.

@@ -14,7 +14,7 @@ use crate::sync::Ordering;
 use crate::thread::{After, JoinHandle, Thread, create};
 use crate::wait::now_ns;
 use crate::word::Notified;
-use crate::{local, storage};
+use crate::{local, mask, storage};
 
 /// While it lives, the calling thread has its processor (and does not, if it had it before: then
 /// the caller is a scheduler). Outside of a runtime it does nothing. No switch may happen
@@ -131,6 +131,15 @@ pub fn attached() -> *mut () {
 #[must_use]
 pub fn kernel_thread() -> Option<u32> {
     Activation::get().map(Activation::tid)
+}
+
+/// The calling thread has changed the signal mask of the kernel thread that executes it; `None`:
+/// that may be any one for a while, as in the handler of a signal. Other threads are executed with
+/// theirs.
+pub fn note_signal_mask(mask: Option<u64>) {
+    if let Some(activation) = Activation::get() {
+        activation.note_mask(mask.unwrap_or(mask::UNKNOWN));
+    }
 }
 
 /// Gives up the processor like [`yield_now`], from the handler of a signal that has interrupted

@@ -51,6 +51,7 @@ mod descriptors;
 mod error;
 mod local;
 mod lock;
+mod mask;
 mod page;
 pub mod park;
 mod policy;
@@ -70,7 +71,7 @@ mod word;
 pub use builder::Builder;
 pub use calls::{
     attach, attached, blocking, forget_runtimes, in_scheduler, is_thread, kernel_thread,
-    scheduling_point, sleep, sleep_until, spawn, yield_from_signal, yield_now,
+    note_signal_mask, scheduling_point, sleep, sleep_until, spawn, yield_from_signal, yield_now,
 };
 pub use descriptors::{Interest, wait_ready, wait_ready_for};
 pub use error::{Error, Result};

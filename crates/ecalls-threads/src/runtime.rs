@@ -13,6 +13,7 @@ use crate::activation::Activation;
 use crate::builder::Builder;
 use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
+use crate::mask;
 use crate::page::{ActivationWords, Page};
 use crate::policy::{Policy, Processor, RoundRobin, Why};
 use crate::processor::{Unblocked, Words};
@@ -65,6 +66,8 @@ impl Virtual {
 /// What all threads and activations of a runtime use.
 pub(crate) struct Shared {
     pub(crate) policy: Box<dyn Policy>,
+    /// The signal mask of whoever has started it.
+    pub(crate) mask: u64,
     /// As the policy says.
     pub(crate) keeps_off_storage: bool,
     pub(crate) timers: Timers,
@@ -109,6 +112,7 @@ impl Shared {
         let is_told = page.kernel().is_some();
         let policy = policy.unwrap_or_else(|| Box::new(RoundRobin::new(processors)));
         Ok(Arc::new(Self {
+            mask: mask::read(),
             keeps_off_storage: policy.keeps_off_storage(),
             policy,
             timers: Timers::new(),

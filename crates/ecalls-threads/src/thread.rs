@@ -58,6 +58,8 @@ pub(crate) struct Thread {
     pub(crate) interrupted: AtomicBool,
     /// 1 + the place of its name; 0: it has none.
     named: AtomicU32,
+    /// Its signal mask.
+    pub(crate) mask: AtomicU64,
     /// What a layer above has attached; only the thread uses it.
     pub(crate) attached: Cell<*mut ()>,
     /// The lowest address of its stack, and its bytes.
@@ -95,6 +97,7 @@ impl Thread {
             at: AtomicU32::new(0),
             interrupted: AtomicBool::new(false),
             named: AtomicU32::new(0),
+            mask: AtomicU64::new(mask_of_creator(&shared)),
             attached: Cell::new(null_mut()),
             stack: stack.range(),
             routine: UnsafeCell::new(None),
@@ -216,6 +219,13 @@ fn outermost(body: impl FnOnce()) {
     body();
     // The frame stays until here.
     std::hint::black_box(());
+}
+
+/// The signal mask of a new thread: that of the thread that creates it, and from outside of a
+/// runtime that of whoever has started this one.
+fn mask_of_creator(shared: &Shared) -> u64 {
+    let creator = Activation::get().and_then(Activation::current_ref);
+    creator.map_or(shared.mask, |creator| creator.mask.load(Ordering::Relaxed))
 }
 
 type Outcome<T> = Result<T, Box<dyn Any + Send>>;
@@ -348,6 +358,19 @@ impl Current {
             };
         }
         status.show_name(named as usize - 1, thread.id, name);
+    }
+
+    /// Its signal mask: a bit for each signal, from the first.
+    #[must_use]
+    pub fn signal_mask(&self) -> u64 {
+        self.0.mask.load(Ordering::SeqCst)
+    }
+
+    /// Sets its signal mask, which it has from the next time on that it is executed. The calling
+    /// thread changes that of its kernel thread, too, and tells by
+    /// [`note_signal_mask`](crate::note_signal_mask).
+    pub fn set_signal_mask(&self, mask: u64) {
+        self.0.mask.store(mask, Ordering::SeqCst);
     }
 
     /// Ends the wait in which the thread is, or its next one if it is in none: as if what it waits

@@ -1,6 +1,6 @@
-//! Programs whose threads are user-level threads: checks in C (c/posix.c), Rust's standard
-//! library, and programs of others, whose output must be what it is without. And what happens to
-//! them amid blocks (c/fault.c). [`judges`] are those that take longer.
+//! Programs whose threads are user-level threads: checks in C (c/posix.c, c/signals.c), Rust's
+//! standard library, and programs of others, whose output must be what it is without. And what
+//! happens to them amid blocks (c/fault.c). [`judges`] are those that take longer.
 //!
 //! Each runs twice: with the kernel side, if this user may load it, and without.
 
@@ -147,6 +147,28 @@ fn a_program_at_a_fixed_address_has_time_slices() {
         let mut command = Command::new(&program);
         output(threaded(command.args(["slices", "1"]), sees));
     });
+}
+
+/// A mask is a thread's own, and what is sent to a thread is handled in it and ends its wait.
+#[test]
+fn a_thread_has_its_signal_mask_and_the_signals_sent_to_it() {
+    let program = compile("signals");
+    for name in [
+        "masks",
+        "blocked",
+        "sent",
+        "restarted",
+        "waited",
+        "cancelled",
+    ] {
+        let of = |program: &Path| {
+            let mut command = Command::new(program);
+            command.args([name, "60"]);
+            command
+        };
+        output(&mut of(&program));
+        both(|sees| drop(output(threaded(&mut of(&program), sees))));
+    }
 }
 
 #[test]
