@@ -56,8 +56,12 @@ LIB_INLINE ecalls_u64 guard_wait(struct guard_pace *pace, const struct guard_loo
 	ecalls_u64 waiting = look->queued + begun;
 	_Bool never_empty;
 
-	if (!look->age_ns)
+	if (!look->age_ns) {
+		/* What was seen to be idle is in no sample, even if the next look is wrong by
+		 * one: a connection is queued a moment before it is established. */
+		pace->begin_ns = 0;
 		return 0;
+	}
 	/* Not all that were queued at the last look were accepted, or the head was there then. */
 	never_empty = look->accepted - pace->last_accepted < pace->last_queued ||
 		      look->now_ns - look->age_ns + tick_ns <= pace->last_ns;

@@ -191,6 +191,34 @@ fn handshakes_that_never_end_are_no_work_of_the_server() {
     assert_eq!(server.refused, 0);
 }
 
+/// Seven come at once, when the first of seven before them was accepted 150 ms ago.
+#[test]
+fn idle_time_is_no_pace_though_a_look_finds_one_queued_and_not_established() {
+    let mut pace = Pace::default();
+    let mut wait = |now_ms: u64, age_ms: u64, accepted, queued| {
+        let look = Look {
+            now_ns: now_ms * MS,
+            age_ns: age_ms * MS,
+            accepted,
+            queued,
+            begun: queued,
+        };
+        full().guard_wait(&mut pace, &look, TICK_NS)
+    };
+    for accepted in 0..7 {
+        wait(
+            1000 + accepted * 4,
+            1 + accepted * 4,
+            accepted,
+            7 - accepted,
+        );
+    }
+    assert_eq!(wait(1030, 0, 7, 0), 0);
+    wait(1150, 1, 7 - 1, 1); // 7 were accepted, and one more is not established yet
+    let wait_ns = wait(1168, 16, 7 + 4, 3);
+    assert!(wait_ns <= TARGET_NS, "{} ms", wait_ns / MS);
+}
+
 #[test]
 fn looks_that_come_in_another_order_mislead_nobody() {
     let mut pace = Pace::default();
