@@ -150,12 +150,12 @@ nightly:
 
 lint:
 	tools/setup build test
-	tools/test tidy shellcheck rustfmt clippy clippy-fuzz clang-format headers docs doc deny
+	tools/test tidy shellcheck rustfmt clippy clang-format headers docs doc deny
 
 format:
 	tools/setup build test
 	cargo fmt --all
-	cargo fmt --manifest-path tests/fuzz/Cargo.toml
+	cargo fmt --manifest-path tests/fuzz/libfuzzer/Cargo.toml
 	cargo fmt --manifest-path crates/ecalls-relay/Cargo.toml
 	git ls-files 'abi/*.h' 'bpf/*.c' 'bpf/*.h' 'examples/service/*.c' | xargs clang-format-19 -i
 

@@ -23,7 +23,8 @@ struct ecalls_upload {
 	ecalls_u32 pad;
 	/* The name of the text in messages; ends with 0. */
 	char name[ECALLS_UPLOAD_NAME_MAX];
-	/* Names of the channel's attributes, in the order of their numbers; each ends with 0. */
+	/* Names of the channel's attributes, in the order of their numbers; each ends with 0,
+	 * and those that are not in use are empty. */
 	char attribute[ECALLS_ATTRIBUTES][ECALLS_NAME_MAX];
 };
 ECALLS_STATIC_ASSERT(sizeof(struct ecalls_upload) == 80 + 32 * 32, "upload");

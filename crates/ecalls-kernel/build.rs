@@ -6,58 +6,52 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
+use std::sync::Mutex;
+use std::{env, fs, thread};
 
-const COMPARE: &str = "tests/ecode/compare";
-const BASELINE: &str = "tests/baseline";
+const HEADERS: [&str; 4] = ["abi", "bpf", "bpf/lib", "bpf/lib/sched"];
+const SOURCES: [&str; 11] = [
+    "bpf/answer",
+    "bpf/ecode",
+    "bpf/event",
+    "bpf/guard",
+    "bpf/net",
+    "bpf/ready",
+    "bpf/service",
+    "bpf/sched",
+    "bpf/threads",
+    "tests/ecode/compare",
+    "tests/baseline",
+];
 
 fn main() {
     // asked for now, not when this was compiled: the clone may have been moved since
     let package = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
-    let root = Path::new(&package).join("../..");
+    let root = &Path::new(&package).join("../..");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where its headers are");
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
-    for folder in [
-        "abi",
-        "bpf",
-        "bpf/answer",
-        "bpf/lib",
-        "bpf/lib/sched",
-        "bpf/ecode",
-        "bpf/event",
-        "bpf/guard",
-        "bpf/net",
-        "bpf/ready",
-        "bpf/service",
-        "bpf/threads",
-        COMPARE,
-        BASELINE,
-        "bpf/sched",
-    ] {
+    for folder in HEADERS.iter().chain(&SOURCES) {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
     let clang = clang();
     // Tests compile, too.
     println!("cargo:rustc-env=ECALLS_BPF_CLANG={clang}");
     println!("cargo:rustc-env=ECALLS_BPF_INCLUDE={libbpf}");
-    for folder in [
-        "bpf/answer",
-        "bpf/ecode",
-        "bpf/event",
-        "bpf/guard",
-        "bpf/net",
-        "bpf/ready",
-        "bpf/service",
-        "bpf/sched",
-        "bpf/threads",
-        COMPARE,
-        BASELINE,
-    ] {
-        for source in sources(&root.join(folder)) {
-            compile(&clang, &root, &libbpf, &source, &out);
+    let found = SOURCES.map(|folder| sources(&root.join(folder)));
+    // Each takes a second or two of one processor.
+    let jobs = env::var("NUM_JOBS").map_or(1, |jobs| jobs.parse().unwrap_or(1));
+    let rest = Mutex::new(found.into_iter().flatten());
+    let next = || rest.lock().expect("another has failed").next();
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while let Some(source) = next() {
+                    compile(&clang, root, &libbpf, &source, &out);
+                }
+            });
         }
-    }
+    });
 }
 
 /// The compiler's name, or an explanation of what to install.

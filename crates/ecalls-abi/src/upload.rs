@@ -32,7 +32,7 @@ pub struct Upload {
     pub pad: u32,
     /// The name with which messages about the text begin, as a C text.
     pub name: [u8; UPLOAD_NAME_MAX],
-    /// Names of the channel's attributes, as C texts.
+    /// Names of the channel's attributes, as C texts; those that are not in use are empty.
     pub attribute: [[u8; NAME_MAX]; ATTRIBUTES],
 }
 
@@ -49,7 +49,8 @@ pub enum Wrong {
     Size,
     /// It has another version.
     Version(u32),
-    /// Its name, or that of an attribute, is too long or not a text.
+    /// Its name, or that of an attribute, is too long or not a text, or an attribute that is not in
+    /// use has one.
     Name,
     /// It has more attributes than a channel.
     Attributes,
@@ -64,7 +65,7 @@ impl fmt::Display for Wrong {
             Wrong::Version(version) => {
                 write!(f, "an upload of version {version}, not {UPLOAD_VERSION}")
             }
-            Wrong::Name => f.write_str("a name that is too long, or no text"),
+            Wrong::Name => f.write_str("a name that is too long, no text, or not in use"),
             Wrong::Attributes => f.write_str("more attributes than a channel has"),
             Wrong::Text => f.write_str("a text that is not UTF-8"),
         }
@@ -133,10 +134,13 @@ pub fn parse(file: &[u8]) -> Result<(Upload, &str), Wrong> {
     if usize::try_from(upload.bytes) != Ok(rest.len()) || rest.len() > UPLOAD_BYTES_MAX {
         return Err(Wrong::Size);
     }
-    if usize::try_from(upload.attributes).is_ok_and(|count| count > ATTRIBUTES) {
+    let used = usize::try_from(upload.attributes).unwrap_or(usize::MAX);
+    let Some((_, unused)) = upload.attribute.split_at_checked(used) else {
         return Err(Wrong::Attributes);
-    }
-    if upload.pad != 0 || !is_text(&upload.name) || !upload.attribute.iter().all(|n| is_text(n)) {
+    };
+    let is_unused = unused.as_flattened().iter().all(|byte| *byte == 0);
+    let are_texts = is_text(&upload.name) && upload.attribute.iter().all(|name| is_text(name));
+    if upload.pad != 0 || !is_unused || !are_texts {
         return Err(Wrong::Name);
     }
     let text = core::str::from_utf8(rest).map_err(|_| Wrong::Text)?;
@@ -208,6 +212,7 @@ mod tests {
         lie(|upload| upload.name = [b'a'; UPLOAD_NAME_MAX], Wrong::Name);
         lie(|upload| upload.name[0] = 0xff, Wrong::Name);
         lie(|upload| upload.name[63] = 7, Wrong::Name);
+        lie(|upload| upload.attribute[2][0] = b'x', Wrong::Name);
     }
 
     #[test]

@@ -1,20 +1,16 @@
 //! A service's description as another application sent it: what the daemon checks before it takes
-//! it, and what everybody reads of it afterwards. Needs: tests/fuzz/run.
+//! it, and what everybody reads of it afterwards.
 //!
 //! Always: a description that is accepted has a name that can be written into a line of a table or
 //! a log, and is the same after it was read and described again.
-
-#![no_main]
-#![forbid(unsafe_code)]
 
 use ecalls::Format;
 use ecalls_abi::service::ServiceInfo;
 use ecalls_abi::text;
 use ecalls_abi::zerocopy::FromZeros;
 use ecalls_kernel::service;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let mut info = ServiceInfo::new_zeroed();
     // A byte says how long the name is and another how long the format, so that short inputs
     // reach all three.
@@ -38,7 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!((name, described.format()), (info.name(), info.format()));
     let again = service::describe(name, described.format(), text::read(&described.kinds));
     assert_eq!(again.ok(), Some(described));
-});
+}
 
 fn fill(place: &mut [u8], bytes: &[u8]) {
     let len = place.len().min(bytes.len());

@@ -1,18 +1,14 @@
 //! Messages (abi/message.h): what a client sends to the daemon, and what a daemon that lies sends
-//! to a client. Needs: tests/fuzz/run.
+//! to a client.
 //!
 //! Always: a packet that is accepted is exactly what its message looks like when it is sent, so
 //! nothing hides in it; and whatever its texts hold, they are shown without a panic.
 
-#![no_main]
-#![forbid(unsafe_code)]
-
 use ecalls_abi::message::{Answer, MESSAGE_MAX, REFUSED_OS, Refused, Request};
 use ecalls_abi::version::ACTIONS_MAX;
 use ecalls_kernel::refusal;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|packet: &[u8]| {
+pub(crate) fn run(packet: &[u8]) {
     match Request::parse(packet) {
         Ok((serial, request)) => {
             assert_eq!(request.packet(serial).as_bytes(), packet);
@@ -33,7 +29,7 @@ fuzz_target!(|packet: &[u8]| {
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-});
+}
 
 /// A refusal becomes an error, and that error a refusal of the same kind. (Not the same texts: the
 /// library keeps so many that are new, and no more.)

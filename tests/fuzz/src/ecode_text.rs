@@ -1,21 +1,17 @@
 //! The text of an E-code program, which anybody may send: lexer, parser and formatter.
-//! Needs: tests/fuzz/run.
 //!
 //! Always: spans lie in the text, one behind the other; what is told has a place and words; the
 //! formatter takes exactly the texts that the parser accepts, changes none of their tokens and
 //! comments, and leaves alone what it wrote.
-
-#![no_main]
-#![forbid(unsafe_code)]
 
 use ecode::diagnostic::{Diagnostics, Severity};
 use ecode::format::format;
 use ecode::lexer::{TokenKind, lex_all};
 use ecode::parser::parse;
 use ecode::source::Source;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &str| {
+pub(crate) fn run(bytes: &[u8]) {
+    let text = crate::text(bytes);
     let source = Source::new("fuzz", text);
     let (tokens, _) = lex_all(&source);
     let mut end = 0;
@@ -41,7 +37,7 @@ fuzz_target!(|text: &str| {
         }
         Err(told) => assert!(!accepted || told.to_string().contains("would be longer")),
     }
-});
+}
 
 /// The tokens as they are written, and the comments without their blanks.
 fn content(source: &Source) -> (Vec<&str>, Vec<String>) {

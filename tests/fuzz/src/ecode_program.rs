@@ -1,12 +1,9 @@
 //! The text of an E-code program, which anybody may send: the whole way to a program, and its run
-//! in user space. Needs: tests/fuzz/run.
+//! in user space.
 //!
 //! Always: every finding has its place in the text; what is accepted becomes an IR that its
 //! verifier accepts, and instructions for the kernel or a limit with a reason; and it runs to its
 //! end or to a fault within its fuel, with whatever data the event has.
-
-#![no_main]
-#![forbid(unsafe_code)]
 
 use ecode::compile;
 use ecode::diagnostic::Severity;
@@ -14,9 +11,9 @@ use ecode::run::{Machine, Memory};
 use ecode::source::Source;
 use ecode::{bpf, ir};
 use ecode_judge::cases::surroundings;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &str| {
+pub(crate) fn run(bytes: &[u8]) {
+    let text = crate::text(bytes);
     let source = Source::new("fuzz", text);
     let compiled = match compile(&source, &surroundings()) {
         Ok(compiled) => compiled,
@@ -45,4 +42,4 @@ fuzz_target!(|text: &str| {
         let ended = machine.run(&mut memory);
         assert_eq!(ended.err(), memory.fault());
     }
-});
+}

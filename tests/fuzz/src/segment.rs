@@ -1,12 +1,9 @@
 //! Shared memory: the readers and writers of `ecalls-ring` over words that somebody else writes as
-//! he likes, between any two of their steps. Needs: tests/fuzz/run.
+//! he likes, between any two of their steps.
 //!
 //! The input is a script: first the memory's kind and length, then steps, each either a store to a
 //! word or a call. Always: no call panics or reads outside, a pass over the events ends after at
 //! most as many as there are places, and what comes out is within its bounds.
-
-#![no_main]
-#![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -19,7 +16,6 @@ use ecalls_ring::words::{self, ELEMENT_WORDS, zeroed};
 use ecalls_ring::{
     DeferWriter, Drain, Event, RingReader, RingWriter, Shape, SlotsReader, SlotsWriter, Words,
 };
-use libfuzzer_sys::fuzz_target;
 
 const EVENTS: u32 = 8;
 /// Entries of a slot here.
@@ -87,7 +83,7 @@ impl Script<'_> {
     }
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let mut script = Script(bytes);
     let _ = match script.byte() {
         Some(0..=79) => ring(&mut script),
@@ -96,7 +92,7 @@ fuzz_target!(|bytes: &[u8]| {
         Some(_) => header(&mut script),
         None => None,
     };
-});
+}
 
 /// Does the step if it is one that anything may be done to; false: it is the caller's.
 fn meddle(script: &mut Script<'_>, memory: &Memory, element: usize, step: u8) -> Option<bool> {

@@ -1,19 +1,14 @@
 //! The format of a service's events, which an application chose, and events' data read by it.
-//! Needs: tests/fuzz/run.
 //!
 //! The input is the format's text, a 0, and data. Always: the fields lie one behind the other
 //! within an event's data, whatever the data's length is it is read without a panic, and numbers
 //! that are read and written again are the same bytes.
 
-#![no_main]
-#![forbid(unsafe_code)]
-
 use ecalls::format::{Format, Kind, Value};
 use ecalls_abi::text;
 use ecalls_abi::version::DATA_MAX;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let end = bytes.iter().position(|byte| *byte == 0);
     let (format, data) = bytes.split_at(end.unwrap_or(bytes.len()));
     let data = data.get(1..).unwrap_or(&[]);
@@ -26,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(value.to_string().len() <= 3 * 4 * DATA_MAX);
     }
     write_again(&format, data);
-});
+}
 
 fn check_places(format: &Format) {
     let mut end = 0;
