@@ -86,8 +86,8 @@ pub(crate) fn has_resilient_lock() -> bool {
     *FOUND.get_or_init(|| has_function("bpf_res_spin_lock_irqsave", (6, 15)))
 }
 
-/// Whether programs can send signals with a value to any process: from Linux 6.13 on.
-pub(crate) fn sends_signals() -> bool {
+/// Whether the kernel side can send signals with a value to any process: from Linux 6.13 on.
+pub fn sends_signals() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| has_function("bpf_send_signal_task", (6, 13)))
 }

@@ -11,6 +11,7 @@
 //! | [`memory`](SubscriptionBuilder::memory) | always |
 //! | [`remote`](SubscriptionBuilder::remote) | if the channel has a sink |
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ use ecalls_abi::subscription::{
 use ecalls_abi::wire::text_id;
 use ecalls_kernel::handle::SubscriptionHandle;
 use ecalls_kernel::lane::Numbers;
+use ecalls_kernel::probe::sends_signals;
+use ecalls_kernel::signal::{SignalSender, real_time_signals};
 use ecalls_kernel::stat::ServiceStat;
 use ecalls_kernel::subscription::Request;
 use ecalls_ring::Event;
@@ -41,6 +44,9 @@ use crate::host::Ecalls;
 use crate::user::UserThread;
 use crate::{Error, Result};
 
+/// The time between attempts to send a signal, while as many wait as this user may have.
+const SIGNAL_RETRY: Duration = Duration::from_millis(1);
+
 /// The decision of a user handler about the rest of its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
@@ -50,8 +56,8 @@ pub enum Flow {
     Stop,
 }
 
-/// A handler of the program.
-pub(crate) type UserHandler = Box<dyn FnMut(&Event) -> Flow + Send>;
+/// A handler of the program, or of this library. The second argument: the subscription ends.
+pub(crate) type UserHandler = Box<dyn FnMut(&Event, &AtomicBool) -> Flow + Send>;
 
 /// Builds a subscription.
 pub struct SubscriptionBuilder {
@@ -231,7 +237,8 @@ impl SubscriptionBuilder {
     }
 
     /// Next action: real-time signal `number` (SIGRTMIN to SIGRTMAX, 34 to 64) with the event's
-    /// first data word as its value.
+    /// first data word as its value. Before Linux 6.13 a thread of this program sends it, one
+    /// wake-up later, and only to this program.
     #[must_use]
     pub fn signal(mut self, number: u32) -> SubscriptionBuilder {
         let mut action = Action::new_zeroed();
@@ -258,11 +265,12 @@ impl SubscriptionBuilder {
     #[must_use]
     pub fn user(
         mut self,
-        handler: impl FnMut(&Event) -> Flow + Send + 'static,
+        mut handler: impl FnMut(&Event) -> Flow + Send + 'static,
     ) -> SubscriptionBuilder {
         let mut action = Action::new_zeroed();
         action.kind = ACTION_USER;
-        self.users.push((self.actions.len(), Box::new(handler)));
+        let handler: UserHandler = Box::new(move |event, _| handler(event));
+        self.users.push((self.actions.len(), handler));
         self.actions.push(action);
         self
     }
@@ -294,6 +302,7 @@ impl SubscriptionBuilder {
         if let Some(error) = self.error {
             return Err(error);
         }
+        self.send_signals_here()?;
         let mut threads = Vec::new();
         for (at, handler) in self.users.drain(..) {
             let last = at + 1 == self.actions.len();
@@ -355,6 +364,50 @@ impl SubscriptionBuilder {
             texts,
             _threads: threads,
         })
+    }
+
+    /// Where the kernel side cannot send signals, a thread of this program sends them to it when
+    /// the event has come to it. While too many wait to be taken, events wait in the thread's ring,
+    /// and what that has no room for is counted there. For another process there is no such way,
+    /// and the kernel side refuses the subscription.
+    fn send_signals_here(&mut self) -> Result<()> {
+        let is_signal = |action: &Action| action.kind == ACTION_SIGNAL;
+        if !self.actions.iter().any(is_signal) || sends_signals() {
+            return Ok(());
+        }
+        if self.receiver != self.ecalls.pid() {
+            return Ok(());
+        }
+        let actions = self.actions.iter_mut().enumerate();
+        for (at, action) in actions.filter(|(_, action)| is_signal(action)) {
+            let signal = action.signal;
+            if !real_time_signals().any(|one| one.unsigned_abs() == signal) {
+                return Err(Error::Invalid {
+                    what: "the signal",
+                    given: signal.to_string(),
+                    expected: "a real-time signal, SIGRTMIN (34) to SIGRTMAX (64)",
+                });
+            }
+            let fixed = (action.flags & ACTION_FIXED_VALUE != 0).then_some(action.argument[0]);
+            let mut sender = None;
+            let handler: UserHandler = Box::new(move |event, ends| {
+                let value = fixed.unwrap_or_else(|| event.data_word());
+                let mut sends = || {
+                    if sender.is_none() {
+                        sender = SignalSender::new(signal).ok();
+                    }
+                    sender.as_ref().is_some_and(|one| one.send(value).is_ok())
+                };
+                while !sends() && !ends.load(Ordering::Relaxed) {
+                    std::thread::sleep(SIGNAL_RETRY);
+                }
+                Flow::Continue
+            });
+            *action = Action::new_zeroed();
+            action.kind = ACTION_USER;
+            self.users.push((at, handler));
+        }
+        Ok(())
     }
 
     fn ecode_handler(mut self, kind: u32, source: Source) -> SubscriptionBuilder {

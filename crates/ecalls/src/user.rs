@@ -79,7 +79,7 @@ fn run(mut channel: Channel, mut handler: UserHandler, next: Option<usize>, stop
     while !stop.load(Ordering::Relaxed) {
         match channel.recv_timeout(PATIENCE) {
             Ok(Some(event)) => {
-                let flow = handler(&event);
+                let flow = handler(&event, stop);
                 if let (Flow::Continue, Some(action)) = (flow, next) {
                     resume(&channel, &event, action);
                 }

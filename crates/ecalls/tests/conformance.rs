@@ -14,6 +14,7 @@ use ecalls::signal::SignalQueue;
 use ecalls::{Channel, Ecalls, Flow, Handler, Raise, SlotUse, Subscription, SubscriptionBuilder};
 use harness::{PATIENCE, QUIET, assert_all_adds_up, core, own_service, wait_until};
 use libtest_mimic::{Arguments, Trial};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The real-time signal of the signal mechanism.
 const SIGNAL: i32 = 40;
@@ -366,6 +367,57 @@ fn ended_subscription_gets_nothing_more() {
     });
 }
 
+fn chain_goes_on_behind_a_signal() {
+    let Some(ecalls) = core() else { return };
+    let (service, name) = own_service(&ecalls);
+    let queue = SignalQueue::new(&[SIGNAL]).expect("a queue of signals");
+    let channel = ecalls.channel().open().expect("a channel");
+    let builder = ecalls.subscribe(&name).expect("the service");
+    let builder = builder.signal(SIGNAL.unsigned_abs()).memory(&channel);
+    let subscription = builder.install().expect("a subscription");
+    let sent: Vec<u64> = (1..=20).collect();
+    for value in &sent {
+        let offered = service.raise(&Raise::new(&value.to_ne_bytes()));
+        assert_eq!(offered.expect("raised"), 1);
+    }
+    for mut destination in [Destination::Signal(queue), Destination::Memory(channel)] {
+        let got = take(&subscription, &mut destination, sent.len(), PATIENCE);
+        assert_eq!(got, sent);
+    }
+    assert_all_adds_up(&ecalls, service.index());
+}
+
+/// Where the kernel side sends signals, those beyond the limit are dropped; else they wait.
+fn signals_beyond_the_limit_of_their_user_wait_or_are_counted() {
+    let Some(ecalls) = core() else { return };
+    let (service, name) = own_service(&ecalls);
+    let builder = ecalls.subscribe(&name).expect("the service");
+    let (subscription, mut destination) = attach(&ecalls, "signal", builder);
+    let before = getrlimit(Resource::Sigpending);
+    let few = Rlimit {
+        current: Some(32),
+        ..before
+    };
+    setrlimit(Resource::Sigpending, few).expect("fewer than before");
+    for value in 1..=100u64 {
+        let offered = service.raise(&Raise::new(&value.to_ne_bytes()));
+        assert_eq!(offered.expect("raised"), 1);
+    }
+    let count = || {
+        let count = subscription.count().expect("its count");
+        (count.delivered, count.dropped.iter().sum::<u64>())
+    };
+    wait_until("each is delivered or dropped", || {
+        count().0 + count().1 == 100
+    });
+    let delivered = usize::try_from(count().0).expect("at most 100");
+    let got = take(&subscription, &mut destination, delivered, PATIENCE);
+    assert!(got.len() == delivered && got.is_sorted(), "{got:?}");
+    assert!(take(&subscription, &mut destination, 1, QUIET).is_empty());
+    setrlimit(Resource::Sigpending, before).expect("as it was");
+    assert_all_adds_up(&ecalls, service.index());
+}
+
 fn main() {
     ecalls::signal::block(&[SIGNAL]).expect("a real-time signal");
     let mut arguments = Arguments::from_args();
@@ -398,6 +450,14 @@ fn main() {
         (
             "unwanted_kind_does_not_arrive",
             unwanted_kind_does_not_arrive,
+        ),
+        (
+            "chain_goes_on_behind_a_signal",
+            chain_goes_on_behind_a_signal,
+        ),
+        (
+            "signals_beyond_the_limit_of_their_user_wait_or_are_counted",
+            signals_beyond_the_limit_of_their_user_wait_or_are_counted,
         ),
         (
             "ended_subscription_gets_nothing_more",

@@ -37,9 +37,12 @@
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
+
+use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::thread::gettid;
 
 use crate::error::{Error, Result};
 use crate::kernel::sys;
@@ -253,6 +256,94 @@ impl AsFd for SignalQueue {
     }
 }
 
+/// For a descriptor of the calling thread instead of its process (Linux 6.9); and to send to its
+/// process all the same.
+const PIDFD_THREAD: u32 = 0x80;
+const TO_PROCESS: u32 = 2;
+
+/// Sends real-time signals to this process that look like those of events: where the kernel side
+/// cannot send them (before Linux 6.13).
+///
+/// It belongs to the thread that made it: a thread may say SI_KERNEL only in what it sends to
+/// itself, so it names itself, and asks that its process gets the signal. It blocks all signals, so
+/// that another thread takes this one, as when the kernel sends it to a program's threads.
+#[derive(Debug)]
+pub struct SignalSender {
+    thread: OwnedFd,
+    signal: c_int,
+}
+
+/// A siginfo_t on 64-bit processors, as sigqueue(3) fills it in.
+#[repr(C)]
+struct Info {
+    signal: c_int,
+    errno: c_int,
+    code: c_int,
+    pad: c_int,
+    pid: c_int,
+    uid: u32,
+    value: u64,
+    rest: [u64; 12],
+}
+
+const _: () = assert!(size_of::<Info>() == size_of::<libc::siginfo_t>());
+
+impl SignalSender {
+    /// Sends real-time signal `signal` from the calling thread.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if `signal` is not one of [`real_time_signals`], [`Error::Os`] if no
+    /// descriptors are left.
+    pub fn new(signal: u32) -> Result<SignalSender> {
+        let signal = c_int::try_from(signal).unwrap_or(0);
+        real_time_slot(signal)?;
+        let action = "opening a descriptor of this thread";
+        let opened = pidfd_open(gettid(), PidfdFlags::from_bits_retain(PIDFD_THREAD));
+        let thread = opened.map_err(|errno| Error::Os {
+            action,
+            source: errno.into(),
+        })?;
+        let mut mask = filled_set();
+        for fault in FAULTS {
+            remove(&mut mask, fault);
+        }
+        set_mask(libc::SIG_BLOCK, &mask)?;
+        Ok(SignalSender { thread, signal })
+    }
+
+    /// Queues one with this value.
+    ///
+    /// # Errors
+    /// [`Error::Os`]: this user has as many that wait as it may (RLIMIT_SIGPENDING), or this is not
+    /// the thread that made it.
+    pub fn send(&self, value: u64) -> Result<()> {
+        let info = Info {
+            signal: self.signal,
+            errno: 0,
+            code: libc::SI_KERNEL,
+            pad: 0,
+            pid: 0,
+            uid: 0,
+            value,
+            rest: [0; 12],
+        };
+        // SAFETY: the descriptor is open, and `info` is as large as a siginfo_t, and only read.
+        let error = unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                self.thread.as_raw_fd(),
+                self.signal,
+                &raw const info,
+                TO_PROCESS,
+            )
+        };
+        match error {
+            0 => Ok(()),
+            _ => Err(Error::last_os("sending a signal")),
+        }
+    }
+}
+
 /// The function that the kernel calls for every installed signal. Async-signal-safe.
 extern "C" fn deliver(signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
     // SAFETY: the C library's errno of this thread is always there.
@@ -434,6 +525,8 @@ fn set_action(signal: c_int, action: &libc::sigaction) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use super::*;
 
     #[test]
@@ -486,6 +579,44 @@ mod tests {
                 matches!(install(signal, nothing), Err(Error::Invalid { .. })),
                 "{signal}"
             );
+        }
+    }
+
+    #[test]
+    fn what_a_thread_sends_to_its_process_looks_like_an_event_and_another_thread_takes_it() {
+        static ARRIVED: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+        fn arrived(told: SignalValue) {
+            let thread = u64::from(gettid().as_raw_nonzero().get().unsigned_abs());
+            let code = u64::from(told.code.unsigned_abs());
+            let seen = [thread, u64::from(told.pid | told.uid), code, told.value];
+            for (place, seen) in ARRIVED.iter().zip(seen) {
+                place.store(seen, Ordering::SeqCst);
+            }
+        }
+        install(50, arrived).expect("a real-time signal");
+        let values = [1, u64::MAX];
+        let sends = move || {
+            let sender = SignalSender::new(50).expect("this thread");
+            for value in values {
+                sender.send(value).expect("sent");
+                let start = std::time::Instant::now();
+                while ARRIVED[3].load(Ordering::SeqCst) != value {
+                    assert!(start.elapsed().as_secs() < 30, "it did not arrive");
+                    std::thread::yield_now();
+                }
+            }
+            (gettid().as_raw_nonzero().get().unsigned_abs(), sender)
+        };
+        let (thread, sender) = std::thread::spawn(sends).join().expect("it has sent both");
+        let [by, sender_of, code, _] = ARRIVED.each_ref().map(|one| one.load(Ordering::SeqCst));
+        assert_ne!(by, u64::from(thread));
+        assert_eq!((sender_of, code), (0, 0x80), "SI_KERNEL");
+        // Neither another thread's, nor one that has ended.
+        assert!(matches!(sender.send(1), Err(Error::Os { .. })));
+        for signal in [0, 10, 33, 65, u32::MAX] {
+            let refused = std::thread::spawn(move || SignalSender::new(signal).map(drop));
+            let refused = refused.join().expect("an answer");
+            assert!(matches!(refused, Err(Error::Invalid { .. })), "{signal}");
         }
     }
 

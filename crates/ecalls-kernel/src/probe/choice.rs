@@ -291,7 +291,7 @@ fn signals(found: &Found<'_>) -> Choice {
         ),
         (true, false) => ("none", found.lack(VERDICT)),
         (false, _) => (
-            "none",
+            "pidfd_send_signal, by a thread of the subscriber",
             format!("{}; {}", found.lack(SIGNAL), found.without(SIGNAL)),
         ),
     };

@@ -190,8 +190,8 @@ const PARTS: &[Part] = &[
         name: SIGNAL,
         purpose: "real-time signals with a 64-bit value to any process",
         since: "Linux 6.13",
-        without: "subscriptions with signals are refused; a channel's descriptor or user handlers \
-                  take their place",
+        without: "a thread of the program that subscribes sends them to it, one wake-up later; \
+                  another process gets none",
         required: false,
         pieces: &[&[Kfunc("bpf_send_signal_task")]],
         trial: None,
