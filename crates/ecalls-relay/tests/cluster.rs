@@ -1,11 +1,11 @@
 //! Hosts on one bridge, each a network namespace with a core and a relay of its own: who opens a
 //! channel, leaves it, is cut off or comes back is noticed by the others, and events go to those
-//! that are there. Needs root, `ip`, a kernel with veth and bridge, and the built command
-//! (target/release/ecalls).
+//! that are there. Needs root, `ip`, a kernel with veth and bridge, and the built command and
+//! library (target/release/ecalls and libecalls.a).
 
 mod harness;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +18,21 @@ const HOSTS: u8 = 3;
 
 fn ecalls() -> String {
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/release/ecalls").to_owned()
+}
+
+/// cluster.c, compiled and linked with the library.
+fn c_program(folder: &Path) -> String {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let program = folder.join("cluster").display().to_string();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]);
+    compiler.args([&program, "-I", &format!("{root}/include")]);
+    compiler.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster.c"));
+    compiler.arg(format!("{root}/target/release/libecalls.a"));
+    compiler.args(["-lelf", "-lz", "-lpthread", "-ldl", "-lm"]);
+    let compiled = ended(&mut compiler, PATIENCE);
+    assert_eq!(compiled.code, 0, "{compiled:?}");
+    program
 }
 
 struct Host {
@@ -498,5 +513,34 @@ fn managers_of_a_cluster_lend_each_other_jobs_over_the_lane_and_by_the_relays() 
         }
         drop(managers);
         hosts[0].wait_for_no_channel();
+    }
+}
+
+#[test]
+fn programs_in_c_on_two_hosts_of_a_cluster_hear_each_other_until_one_leaves() {
+    let _alone = alone();
+    let Some(switch) = switch() else { return };
+    let hosts: Vec<Host> = (1..=2)
+        .map(|number| Host::start(number, &switch, CONFIGURATION))
+        .collect();
+    let program = c_program(&hosts[0].folder);
+    let begin = |host: &Host, word: &str| {
+        let mut command = host.command(&program);
+        command.arg(word).stdin(Stdio::piped());
+        let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let lines = running.lines();
+        (running, lines)
+    };
+    let (mut first, mut said) = begin(&hosts[0], "create");
+    said.find("created", PATIENCE);
+    let (mut second, mut heard) = begin(&hosts[1], "open");
+    heard.find("heard both", PATIENCE);
+    drop(first.input());
+    for one in [&mut first, &mut second] {
+        let complaints = one.complaints().rest(PATIENCE);
+        assert_eq!(
+            (one.wait(PATIENCE).code(), complaints.as_str()),
+            (Some(0), "")
+        );
     }
 }
