@@ -3,7 +3,8 @@
 //! One thread owns the client of the managers, and has any number of allocations under way; each
 //! connection has a thread, which waits for its place. Paths of requests: `/N` is a user's, by
 //! policy N; `/work` another server's; `/tell/MS` sets how often the manager tells its load, and
-//! `/cost` asks for the processor time of manager and client.
+//! `/cost` asks for the processor time of the manager, the client, its choices, and the kernel's
+//! receiving.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use ecalls::Ecalls;
 use ecalls_channel::Channel;
+use ecalls_channel::source::receiving_ns;
 use ecalls_cluster::Manager;
 use ecalls_cluster::ask::Outcome as Ended;
 use ecalls_cluster::choice::Choice;
@@ -58,6 +60,7 @@ enum Asked {
 #[derive(Clone)]
 struct Server {
     host: u8,
+    ecalls: Ecalls,
     asks: Sender<Asked>,
     shared: Arc<Shared>,
 }
@@ -69,6 +72,8 @@ struct Shared {
     /// Processor time of the threads of manager and client, ns.
     manager_ns: AtomicU64,
     client_ns: AtomicU64,
+    /// Of the client: what it took to choose hosts and to ask them.
+    choosing_ns: AtomicU64,
     /// Requests that were forwarded in turn.
     forwarded: AtomicUsize,
 }
@@ -86,6 +91,7 @@ pub(crate) fn serve(host: &str) -> Outcome<()> {
     let shared = Arc::new(Shared::default());
     let server = Server {
         host,
+        ecalls: ecalls.clone(),
         asks,
         shared: Arc::clone(&shared),
     };
@@ -145,7 +151,10 @@ fn answer(mut stream: TcpStream, server: &Server) -> Outcome<()> {
         "told".to_owned()
     } else if path == "/cost" {
         let of = |time: &AtomicU64| time.load(Ordering::Relaxed);
-        format!("{} {}", of(&shared.manager_ns), of(&shared.client_ns))
+        let [manager, client, choosing] =
+            [&shared.manager_ns, &shared.client_ns, &shared.choosing_ns].map(of);
+        let receiving = receiving_ns(&server.ecalls)?;
+        format!("{manager} {client} {choosing} {receiving}")
     } else {
         let number: usize = path.trim_start_matches('/').parse()?;
         let (_, policy) = POLICIES.get(number).ok_or("no such policy")?;
@@ -225,6 +234,15 @@ fn wish(policy: Policy, is_first: bool) -> Option<Wish> {
     })
 }
 
+/// Chooses hosts by what they told, and asks them.
+fn choose(client: &mut Client, wish: &Wish, shared: &Shared) -> Outcome<u64> {
+    let before_ns = thread_ns();
+    let id = client.begin(wish)?;
+    let spent_ns = thread_ns() - before_ns;
+    shared.choosing_ns.fetch_add(spent_ns, Ordering::Relaxed);
+    Ok(id)
+}
+
 /// Allocates a place for each request.
 fn place(mut client: Client, asked: &Receiver<Asked>, shared: &Shared) -> Outcome<()> {
     let mut waiting: BTreeMap<u64, (Option<Policy>, Sender<Option<Allocation>>)> = BTreeMap::new();
@@ -234,7 +252,8 @@ fn place(mut client: Client, asked: &Receiver<Asked>, shared: &Shared) -> Outcom
             match one {
                 Asked::Place(policy, told) => {
                     let wish = wish(policy, true).ok_or("each policy has one")?;
-                    waiting.insert(client.begin(&wish)?, (Some(policy), told));
+                    let id = choose(&mut client, &wish, shared)?;
+                    waiting.insert(id, (Some(policy), told));
                 }
                 Asked::Back(allocation) => client.give_back(&allocation),
             }
@@ -247,7 +266,7 @@ fn place(mut client: Client, asked: &Receiver<Asked>, shared: &Shared) -> Outcom
             match (allocation.outcome, next) {
                 (Ended::Granted { .. }, _) => drop(told.send(Some(allocation))),
                 (_, Some(wish)) => {
-                    waiting.insert(client.begin(&wish)?, (None, told));
+                    waiting.insert(choose(&mut client, &wish, shared)?, (None, told));
                 }
                 (_, None) => drop(told.send(None)),
             }

@@ -17,6 +17,15 @@ pub fn channels(ecalls: &Ecalls) -> Result<(Vec<LaneStat>, LaneCount, LaneOut)> 
     ecalls_kernel::lane::lanes(ecalls.lane()?)
 }
 
+/// Time in which frames became events on this host, ns: of all runs of the kernel side's program on
+/// the interfaces while BPF statistics were enabled ([`ecalls_kernel::enable_statistics`]).
+///
+/// # Errors
+/// As [`channels`].
+pub fn receiving_ns(ecalls: &Ecalls) -> Result<u64> {
+    Ok(ecalls_kernel::lane::receiving(ecalls.lane()?)?.total_ns)
+}
+
 /// A host as people write it ([`Host`]).
 pub fn host_text(host: u64) -> String {
     Host(host).to_string()

@@ -34,10 +34,10 @@ use zerocopy::{FromBytes, IntoBytes};
 
 pub use self::carry::Transport;
 pub use self::filter::Kept;
-use crate::core::Core;
 use crate::core::lane::carry::Carrier;
 use crate::core::lane::sink::Sinks;
 use crate::core::owner::Owner;
+use crate::core::{Core, Cost};
 use crate::error::{Error, Result};
 use crate::kernel::instance;
 use crate::kernel::interface::{self, Interface, Way};
@@ -411,6 +411,22 @@ fn forget(core: &Core, rows: &Rows, index: u32) -> Result<()> {
         sources.delete(key.as_bytes()).map_err(failed)?;
     }
     Ok(())
+}
+
+/// What the program that receives frames takes, as the kernel counts it while its statistics are
+/// enabled ([`crate::enable_statistics`]): with what the events' subscriptions do there.
+///
+/// # Errors
+/// Those of the kernel.
+pub fn receiving(core: &Core) -> Result<Cost> {
+    let name = "lane_ingress";
+    let info = sys::program_info(core.program(name)?)?;
+    Ok(Cost {
+        program: name,
+        runs: info.run_cnt,
+        total_ns: info.run_time_ns,
+        skipped: info.recursion_misses,
+    })
 }
 
 /// Whether the program that opened the channel lives.

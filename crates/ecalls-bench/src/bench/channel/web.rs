@@ -5,7 +5,11 @@
 //!
 //! - **Figure 8**: all requests arrive at one host, and 2.5 s is the longest that they wait there
 //!   before they are forwarded to the best other one (`fig8_local_*`, `fig8_remote_*`), beside the
-//!   same without balancing (`fig8_alone_*`).
+//!   same without balancing (`fig8_alone_*`). What balancing takes of that host in a second, in
+//!   three parts: its manager, which looks at its load, tells it and lends (`fig8_tell_*`), the
+//!   kernel's receiving of what others tell (`fig8_hear_*`), and the choice of a host
+//!   (`fig8_choose_*`). Without requests (`*_0`) the first two are the paper's: with them, the
+//!   manager lends, too, and the kernel receives what managers ask and answer.
 //! - **Figure 9**: requests arrive at all hosts, half of them at one, 0.8 of what the hosts can do.
 //!   They go to the best host, to three of which the first to begin does it and the others are
 //!   cancelled, to two at random, or to one host after the other as a simple balancer has it
@@ -20,7 +24,9 @@ pub(in crate::bench) mod net;
 #[path = "../../../../../examples/cluster-web/serve.rs"]
 mod serve;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use ecalls_kernel::enable_statistics;
 
 use self::net::{Net, Started};
 use self::serve::Policy;
@@ -73,6 +79,17 @@ pub(super) const SECTION: Section = Section {
         "fig8_alone_50",
         "fig8_local_50",
         "fig8_remote_50",
+        "fig8_tell_0",
+        "fig8_hear_0",
+        "fig8_tell_20",
+        "fig8_hear_20",
+        "fig8_choose_20",
+        "fig8_tell_33",
+        "fig8_hear_33",
+        "fig8_choose_33",
+        "fig8_tell_50",
+        "fig8_hear_50",
+        "fig8_choose_50",
         "fig9_turn",
         "fig9_best_1",
         "fig9_best_3",
@@ -88,11 +105,47 @@ pub(super) const SECTION: Section = Section {
     measure,
 };
 
-/// Rates of Figure 8: the rows of those alone, of local and of remote ones.
-const RATES: [(u32, &str, &str, Option<&str>); 3] = [
-    (20, "fig8_alone_20", "fig8_local_20", None),
-    (33, "fig8_alone_33", "fig8_local_33", Some("fig8_remote_33")),
-    (50, "fig8_alone_50", "fig8_local_50", Some("fig8_remote_50")),
+/// A rate of Figure 8, and its rows.
+struct Rate {
+    per_s: u32,
+    alone: &'static str,
+    local: &'static str,
+    remote: Option<&'static str>,
+    /// What is told, heard and chosen.
+    costs: [&'static str; 3],
+}
+const RATES: [Rate; 3] = [
+    Rate {
+        per_s: 20,
+        alone: "fig8_alone_20",
+        local: "fig8_local_20",
+        remote: None,
+        costs: ["fig8_tell_20", "fig8_hear_20", "fig8_choose_20"],
+    },
+    Rate {
+        per_s: 33,
+        alone: "fig8_alone_33",
+        local: "fig8_local_33",
+        remote: Some("fig8_remote_33"),
+        costs: ["fig8_tell_33", "fig8_hear_33", "fig8_choose_33"],
+    },
+    Rate {
+        per_s: 50,
+        alone: "fig8_alone_50",
+        local: "fig8_local_50",
+        remote: Some("fig8_remote_50"),
+        costs: ["fig8_tell_50", "fig8_hear_50", "fig8_choose_50"],
+    },
+];
+/// The same without requests: nobody chooses.
+const IDLE: [&str; 2] = ["fig8_tell_0", "fig8_hear_0"];
+/// How long that lasts, s.
+const SECONDS_IDLE: (u32, u32) = (10, 0);
+/// What balancing takes, as in `costs`.
+const COSTS: [&str; 3] = [
+    "processor time of the host's manager in a second: it tells, and lends",
+    "... of the kernel, which receives what others tell, ask and answer",
+    "... of choosing a host for each request, and asking it",
 ];
 /// Rows of Figure 9: the policy, and the row of its cost.
 const BALANCES: [(&str, &str, Option<&str>, &str); 5] = [
@@ -142,6 +195,14 @@ struct Seen {
     requests: f64,
 }
 
+/// Processor time that has been spent on a host, ns.
+struct Cost {
+    manager: f64,
+    client: f64,
+    /// As in [`COSTS`].
+    parts: [f64; 3],
+}
+
 impl Cluster {
     fn start() -> Outcome<Cluster> {
         let switch = Net::switch(&address(254))?;
@@ -182,15 +243,40 @@ impl Cluster {
         Ok(())
     }
 
+    /// What has been spent on each host so far.
+    fn costs(&self) -> Outcome<Vec<Cost>> {
+        let said = self.ask("/cost")?;
+        let cost = |line: &String| {
+            let numbers = line.split(' ').map(str::parse::<f64>);
+            let numbers: Vec<f64> = numbers.collect::<Result<_, _>>()?;
+            let [manager, client, choosing, receiving] = numbers[..] else {
+                return Err(format!("a host has said {line:?}").into());
+            };
+            Ok(Cost {
+                manager,
+                client,
+                parts: [manager, receiving, choosing],
+            })
+        };
+        said.iter().map(cost).collect()
+    }
+
     /// Processor time of all managers, and of all clients, ns.
     fn cost(&self) -> Outcome<(f64, f64)> {
-        let (mut managers, mut clients) = (0.0, 0.0);
-        for line in self.ask("/cost")? {
-            let (manager, client) = line.split_once(' ').ok_or("no cost")?;
-            managers += manager.parse::<f64>()?;
-            clients += client.parse::<f64>()?;
-        }
-        Ok((managers, clients))
+        let all = self.costs()?;
+        let sum = |of: fn(&Cost) -> f64| -> f64 { all.iter().map(of).sum() };
+        Ok((sum(|one| one.manager), sum(|one| one.client)))
+    }
+
+    /// What each part takes of the host at which requests arrive, in a second of what is done
+    /// meanwhile.
+    fn parts<T>(&self, meanwhile: impl FnOnce() -> Outcome<T>) -> Outcome<([f64; 3], T)> {
+        let (begin, before) = (Instant::now(), self.costs()?);
+        let done = meanwhile()?;
+        let (after, seconds) = (self.costs()?, begin.elapsed().as_secs_f64());
+        let [before, after] = [before, after].map(|all| all[0].parts);
+        let parts = std::array::from_fn(|at| (after[at] - before[at]) / seconds);
+        Ok((parts, done))
     }
 
     fn load(&self, policy: &str, rate: u32, time: (u32, u32), spread: bool) -> Outcome<Seen> {
@@ -234,7 +320,7 @@ pub(super) fn part(words: &[&str]) -> crate::exit::Outcome {
 fn measure(bench: &Bench) -> Result<Vec<Value>, Failure> {
     let cluster = Cluster::start().map_err(failed)?;
     let some = |rows: &[&'static str]| rows.iter().any(|row| needs(bench, [Some(row)]));
-    let (eight, nine) = SECTION.rows.split_at(8);
+    let (eight, nine) = SECTION.rows.split_at(19);
     let mut values = Vec::new();
     if some(eight) {
         values.extend(figure_8(bench, &cluster).map_err(failed)?);
@@ -269,24 +355,54 @@ fn needs<const N: usize>(bench: &Bench, rows: [Option<&'static str>; N]) -> bool
 
 fn figure_8(bench: &Bench, cluster: &Cluster) -> Outcome<Vec<Value>> {
     cluster.tell(bench, 1000)?;
+    // So that the kernel counts its part.
+    let _counted = enable_statistics()?;
     let mut values = Vec::new();
-    for ((rate, alone, local, remote), time) in RATES.into_iter().zip(SECONDS_8) {
-        if !needs(bench, [Some(alone), Some(local), remote]) {
-            continue;
-        }
+    if needs(bench, IDLE.map(Some)) {
+        let (seconds, _) = lasting(bench, SECONDS_IDLE);
+        let pause = || {
+            std::thread::sleep(Duration::from_secs(seconds.into()));
+            Ok(())
+        };
+        let (spent, ()) = cluster.parts(pause)?;
+        values.extend(spent_on(&IDLE, &spent));
+    }
+    for (rate, time) in RATES.into_iter().zip(SECONDS_8) {
         let time = lasting(bench, time);
-        let seen = cluster.load("alone", rate, time, false)?;
-        let what = "so many requests in a second, without balancing";
-        values.push(response(alone, seen.mean_ms, &seen, what));
-        let seen = cluster.load("after", rate, time, false)?;
-        let what = "with it: those that were done where they arrived";
-        values.push(response(local, seen.here_ms, &seen, what));
-        if let Some(remote) = remote {
-            let what = "... those that another host did";
-            values.push(response(remote, seen.there_ms, &seen, what));
+        if needs(bench, [Some(rate.alone)]) {
+            let seen = cluster.load("alone", rate.per_s, time, false)?;
+            let what = "so many requests in a second, without balancing";
+            values.push(response(rate.alone, seen.mean_ms, &seen, what));
+        }
+        if needs(bench, [Some(rate.local), rate.remote]) || needs(bench, rate.costs.map(Some)) {
+            values.extend(balanced(cluster, &rate, time)?);
         }
     }
     Ok(values)
+}
+
+/// Requests of a rate with balancing: how long they take, and what that takes.
+fn balanced(cluster: &Cluster, rate: &Rate, time: (u32, u32)) -> Outcome<Vec<Value>> {
+    let load = || cluster.load("after", rate.per_s, time, false);
+    let (spent, seen) = cluster.parts(load)?;
+    let what = "with it: those that were done where they arrived";
+    let mut values = vec![response(rate.local, seen.here_ms, &seen, what)];
+    if let Some(remote) = rate.remote {
+        let what = "... those that another host did";
+        values.push(response(remote, seen.there_ms, &seen, what));
+    }
+    values.extend(spent_on(&rate.costs, &spent));
+    Ok(values)
+}
+
+/// Rows of what the parts of [`COSTS`] take in a second.
+fn spent_on(rows: &[&'static str], spent: &[f64]) -> Vec<Value> {
+    let statistic = "of the host at which they arrive";
+    rows.iter()
+        .zip(spent)
+        .zip(COSTS)
+        .map(|((row, ns), what)| Value::ns(row, *ns, statistic, what))
+        .collect()
 }
 
 fn figure_9(bench: &Bench, cluster: &Cluster) -> Outcome<Vec<Value>> {
