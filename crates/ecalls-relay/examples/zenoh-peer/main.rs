@@ -37,11 +37,15 @@ fn main() -> Outcome<()> {
     match words[..] {
         ["submit", sinks, size] => submit(sinks.parse()?, size.parse()?),
         ["table"] => table(),
-        ["relays", count] => scale::relays(count.parse()?),
+        ["relays", count, local, hubs] => {
+            scale::relays(count.parse()?, local.parse()?, hubs.parse()?)
+        }
         ["sessions", count] => scale::sessions(count.parse()?),
         ["sinks", port, count] => sinks(port, count.parse()?),
         _ => Err(
-            "usage: zenoh-peer submit SINKS BYTES | table | relays COUNT | sessions COUNT".into(),
+            "usage: zenoh-peer submit SINKS BYTES | table | sessions COUNT \
+                  | relays COUNT MEMBERS HUBS"
+                .into(),
         ),
     }
 }

@@ -1,10 +1,10 @@
 //! A cluster of many hosts in one process: relays' parts in the network, without their programs.
 //!
-//! One relay is the hub: it listens, and all others are its clients, as relays that listen nowhere
-//! are. All have one channel open and follow its hosts. Then one more joins and leaves, which all
-//! others must notice; one asks for all hosts, as a review does; and one event goes to every host,
-//! and there to each entry of a table of local members. With plain sessions instead of relays the
-//! same is done by tokens, a get and a put.
+//! Some relays are hubs: they listen, each is connected to each, and all others are clients of one
+//! of them, as relays that listen nowhere are. All have one channel open and follow its hosts. Then
+//! one more joins and leaves, which all others must notice; one asks for all hosts, as a review
+//! does; and one event goes to every host, and there to each entry of a table of local members.
+//! With plain sessions instead of relays the same is done by tokens, a get and a put.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,8 +22,8 @@ use zenoh::{Session, Wait};
 
 use super::{KEY, Outcome, free_port, session, wait_for};
 
-/// Members of each host.
-const LOCAL: usize = 100;
+/// All hosts share this machine's processors: none is to be left for dead meanwhile.
+const LEASE_MS: u64 = 60_000;
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -64,6 +64,7 @@ impl Member {
         config.network.listen = listen;
         config.network.connect = connect;
         config.network.scouting = false;
+        config.network.lease_ms = LEASE_MS;
         Ok(Member {
             network: Network::open(&config)?,
             host: Host {
@@ -104,18 +105,25 @@ impl Member {
     }
 }
 
-/// So many relays.
-pub(super) fn relays(count: usize) -> Outcome<()> {
+/// So many relays, with so many local members each, of which so many are hubs.
+pub(super) fn relays(count: usize, local: usize, hubs: usize) -> Outcome<()> {
     allow_files()?;
     let name = Name {
         cluster: "bench".to_owned(),
         channel: "scale".to_owned(),
     };
-    let hub = format!("127.0.0.1:{}", free_port()?);
+    let address = |_| Ok(format!("127.0.0.1:{}", free_port()?));
+    let hubs: Vec<String> = (0..hubs).map(address).collect::<Outcome<_>>()?;
     let begin = Instant::now();
-    let mut members = vec![Member::open(0, vec![hub.clone()], Vec::new())?];
-    for number in 1..count as u64 {
-        members.push(Member::open(number, Vec::new(), vec![hub.clone()])?);
+    let mut members = Vec::new();
+    for number in 0..count {
+        members.push(match hubs.get(number) {
+            Some(own) => Member::open(number as u64, vec![own.clone()], hubs[..number].to_vec())?,
+            None => {
+                let hub = hubs[number % hubs.len()].clone();
+                Member::open(number as u64, Vec::new(), vec![hub])?
+            }
+        });
     }
     for member in &mut members {
         member.enter(&name)?;
@@ -125,7 +133,7 @@ pub(super) fn relays(count: usize) -> Outcome<()> {
     };
     all(&mut members, count)?;
     let open = begin.elapsed().as_secs_f64() * 1e3;
-    let mut late = Member::open(count as u64, Vec::new(), vec![hub])?;
+    let mut late = Member::open(count as u64, Vec::new(), vec![hubs[0].clone()])?;
     let began = Instant::now();
     late.enter(&name)?;
     all(&mut members, count + 1)?;
@@ -138,7 +146,7 @@ pub(super) fn relays(count: usize) -> Outcome<()> {
     let leave = began.elapsed().as_secs_f64() * 1e3;
 
     let (review, seen) = review(&members[count - 1].network, &name)?;
-    let (event, once) = event(&members, &name)?;
+    let (event, once) = event(&members, &name, local)?;
     let lost: u64 = members.iter().map(|member| member.lost).sum();
     println!(
         "{{\"open_ms\":{open:.1},\"join_ms\":{join:.1},\"joined_ms\":{joined:.1},\
@@ -175,7 +183,7 @@ fn review(network: &Network, name: &Name) -> Outcome<(f64, usize)> {
 
 /// An event of the first host goes to each member of all others: how long it takes, ms, and whether
 /// each has taken it once.
-fn event(members: &[Member], name: &Name) -> Outcome<(f64, bool)> {
+fn event(members: &[Member], name: &Name, local: usize) -> Outcome<(f64, bool)> {
     let [source, others @ ..] = members else {
         return Err("there is no host".into());
     };
@@ -192,7 +200,7 @@ fn event(members: &[Member], name: &Name) -> Outcome<(f64, bool)> {
             return Err("a frame was not taken".into());
         }
     }
-    let mut tables = vec![[0u32; LOCAL]; others.len()];
+    let mut tables = vec![vec![0u32; local]; others.len()];
     until(|| {
         for (member, table) in others.iter().zip(&mut tables) {
             while member.network.next_frame().is_some() {

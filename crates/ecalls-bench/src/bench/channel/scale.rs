@@ -3,7 +3,7 @@
 //! The program zenoh-peer, which `make relay` builds, has the relays' parts in the network of all
 //! hosts in one process: one relay listens, the others are its clients, all have one channel open
 //! and follow its hosts. Beside them plain sessions of Zenoh with tokens, a get and a put do the
-//! same. An event goes to every host and there to each of a table of 100 local members.
+//! same. An event goes to every host and there to each of a table of 334 local members.
 
 use super::peer;
 use crate::bench::Bench;
@@ -28,8 +28,11 @@ pub(super) const SECTION: Section = Section {
     measure,
 };
 
-/// Hosts.
+/// Hosts, and members of each: 100,200 in all.
 const RELAYS: usize = 300;
+const LOCAL: &str = "334";
+/// Of the hosts, those that the others connect to.
+const HUBS: &str = "1";
 /// What is measured: our row, Zenoh's, its name in what the program says, and what it is.
 const ROWS: &[(&str, &str, &str, &str)] = &[
     (
@@ -60,7 +63,7 @@ const ROWS: &[(&str, &str, &str, &str)] = &[
         "scale_event",
         "scale_zenoh_event",
         "event_ms",
-        "an event to all hosts (ours: and to 100 members of each)",
+        "an event to all hosts (ours: and to 334 members of each)",
     ),
 ];
 
@@ -70,7 +73,7 @@ fn measure(bench: &Bench) -> Result<Vec<Value>, Failure> {
         false => RELAYS,
     };
     let count = relays.to_string();
-    let ours = peer::ask_zenoh(&["relays", &count])?;
+    let ours = peer::ask_zenoh(&["relays", &count, LOCAL, HUBS])?;
     let theirs = peer::ask_zenoh(&["sessions", &count])?;
     if let Some(said) = &ours
         && (said["seen"] != relays || said["lost"] != 0 || said["once"] != true)
