@@ -4,10 +4,10 @@
  * policy decides so (lib/sched/balance.h). Only plain threads and heirs migrate; a thread with a
  * slot stays.
  *
- * At each choice a CPU looks at one other CPU, and at a few of its threads: the cost is the same on
- * any machine. A thread that was taken runs at once, and the next choice is among the threads that
- * waited here: however much fuller the other CPU is, these have every other turn. A thread keeps
- * its debt when it migrates.
+ * At each choice a CPU looks at a few other CPUs, and at a few threads of the fullest one: the
+ * cost is the same on any machine. A thread that was taken runs at once, and the next choice is
+ * among the threads that waited here: however much fuller the other CPU is, these have every other
+ * turn. A thread keeps its debt when it migrates.
  */
 #ifndef ECALLS_SCHED_TAKE_H
 #define ECALLS_SCHED_TAKE_H
@@ -18,6 +18,7 @@
 
 #define ROTATE_PERIODS 2	  /* and up to one more, until a CPU takes a thread to rotate */
 #define BALANCE_LOOKS 8u	  /* at so many first threads of a queue */
+#define BALANCE_CPUS 3u		  /* of so many other CPUs, at the fullest one */
 #define BALANCE_AGAIN_NS 1000000u /* after a look without a result */
 #define BALANCE_LEVEL_NS 50000u	  /* after one at a CPU with no greater load */
 
@@ -67,17 +68,27 @@ __noinline int balance_heirs(u32 other, const struct balance_look *look LIB_NONN
 	return set && heir_take(other, set);
 }
 
-/* The other CPU at which this one looks next. */
+/* The other CPU at which this one looks next: the fullest one of the few that follow. One that is
+ * alone on its CPU decides rarely, and would meet most CPUs while nobody waits there. */
 static __always_inline u32 balance_next(u32 cpu, struct sched_places *places) {
-	u32 other = places->looked + 1 < setting.cpus ? places->looked + 1 : 0;
+	u32 other = places->looked, fullest = cpu;
+	u64 most = 0, load;
 
-	if (other == cpu)
+	for (u32 round = sched_zero; lib_again(round, BALANCE_CPUS + 1); round++) {
+		if (round > BALANCE_CPUS || round >= setting.cpus)
+			break;
 		other = other + 1 < setting.cpus ? other + 1 : 0;
-	places->looked = other;
-	return other;
+		load = load_of_cpu(other);
+		if (other == cpu || (fullest != cpu && load <= most))
+			continue;
+		fullest = other;
+		most = load;
+	}
+	places->looked = fullest;
+	return fullest;
 }
 
-/* Looks at one other CPU, and takes a thread that waits there if the policy decides so. */
+/* Looks at another CPU, and takes a thread that waits there if the policy decides so. */
 __noinline int balance(u32 cpu, u64 now) {
 	struct sched_places *places = places_of(cpu), *theirs;
 	struct sched_cpu *c = cpu_of(cpu), *their;

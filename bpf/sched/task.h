@@ -19,6 +19,7 @@
 #include "next.h"
 #include "share.h"
 #include "sink.h"
+#include "lib/sched/arrive.h"
 
 /* Reads the state of the plain threads that wait for a CPU. */
 static __always_inline void look_at_queue(u32 cpu, struct sched_queue *queue) {

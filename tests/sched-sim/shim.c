@@ -6,6 +6,7 @@
  */
 #include "bpf/lib/sched/admit.h"
 #include "bpf/lib/sched/balance.h"
+#include "bpf/lib/sched/arrive.h"
 #include "bpf/lib/sched/choose.h"
 #include "bpf/lib/sched/quota.h"
 

@@ -125,6 +125,7 @@ struct sched_cpu {
 	ecalls_u64 starting;	/* promised threads that wait for an end of claims (admit.h) */
 	ecalls_u64 events;	/* threads with pending events */
 	ecalls_u64 vtime;	/* the least virtual time; it never decreases */
+	ecalls_u64 passed;	/* of plain threads that have run, not in `vtime` yet (fair.h) */
 	ecalls_u64 owed;    /* virtual time at which new threads begin, if it is later (fair.h) */
 	ecalls_u64 woke;    /* 1: the running thread woke for its turn (fair.h) */
 	ecalls_u64 kept;    /* threads that woke in this turn and did not preempt it (brief.h) */

@@ -4,7 +4,9 @@
  *
  * The CPU keeps the least virtual time (vtime.h) of the runnable threads; a thread that becomes
  * runnable begins no earlier than there. A thread neither pays for the time for which it slept nor
- * saves it up.
+ * saves it up. A plain thread pays for a part of the time for which it had the CPU alone, as soon
+ * as it is not alone any more (fair_follows): whoever sleeps for a moment is never alone, because
+ * an idle CPU takes a thread that waits elsewhere.
  *
  * A plain thread that wakes keeps the amount by which it is behind the others, up to FAIR_CREDIT_NS
  * of CPU time: virtual time never decreases, so the thread gains no more than that, however often
@@ -24,6 +26,7 @@
 #define FAIR_TURN_NS 1500000u	/* longest slice of a plain thread while others wait */
 #define FAIR_SHORT_NS 1000000u	/* the part of a turn that is protected (fair_is_protected) */
 #define FAIR_ROUND 5u		/* periods within which equal plain threads have a turn each */
+#define FAIR_ALONE_NS 10000000u /* for who was alone: by so much it may be ahead afterwards */
 #define FAIR_FEATHER 64u	/* a thread that weighs so much less makes way at once */
 
 /* A thread ends: the threads that begin owe the CPU time that it has had beyond the least virtual
@@ -155,6 +158,13 @@ LIB_INLINE void fair_charge_shared(struct sched_entity *group, ecalls_u64 ns) {
 	group->shared_vtime += vtime_advance(ns, group->shared_weight);
 }
 
+LIB_INLINE void fair_charge_plain(struct sched_cpu *cpu, ecalls_u64 ns) {
+	ecalls_u64 passed = vtime_advance(ns, cpu->plain.weight);
+
+	cpu->plain.vtime += passed;
+	cpu->passed += passed;
+}
+
 /* Charges the running thread of a CPU with entities, and its group. The time that a thread gets by
  * its window is promised, and is not charged. If this were a part of each caller, the verifier
  * would look at it in each of them, on each path. */
@@ -162,7 +172,7 @@ LIB_GLOBAL int fair_charge_any(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 ns)
 	ecalls_u32 group = SCHED_NOBODY;
 
 	if (cpu->running == SCHED_PLAIN || sched_in(cpu->groups, cpu->running)) {
-		cpu->plain.vtime += vtime_advance(ns, cpu->plain.weight);
+		fair_charge_plain(cpu, ns);
 		group = cpu->running;
 	} else {
 		struct sched_entity *e = sched_entity(cpu, cpu->running);
@@ -195,7 +205,7 @@ LIB_INLINE void fair_charge(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	if (cpu->running == SCHED_NOBODY)
 		return;
 	if (sched_is_plain(cpu))
-		cpu->plain.vtime += vtime_advance(ns, cpu->plain.weight);
+		fair_charge_plain(cpu, ns);
 	else
 		fair_charge_any(cpu, ns);
 }
@@ -301,7 +311,27 @@ LIB_INLINE ecalls_u64 fair_set(const struct sched_cpu *cpu) {
 	return ~cpu->windowed | window_sharing(cpu);
 }
 
-/* fair_update for a CPU without entities. */
+/* The virtual time of a CPU, where so many threads wait beside the running one, which has had
+ * `passed` of virtual time since the last report. It follows the least one of all of them, but no
+ * faster than the running thread's, and half as fast while that thread is alone. So one that was
+ * alone for long is ahead of who comes then, here and where it goes: by FAIR_ALONE_NS at most. */
+LIB_INLINE ecalls_u64 fair_follows(const struct sched_cpu *cpu, ecalls_u64 least, ecalls_u64 passed,
+				   ecalls_u64 others) {
+	ecalls_u64 at = cpu->vtime + (others ? passed : passed / 2);
+
+	if (vtime_before(at, least))
+		least = vtime_later(at, least - vtime_advance(FAIR_ALONE_NS, cpu->plain.weight));
+	return vtime_later(cpu->vtime, least);
+}
+
+/* The running thread sleeps. If it was alone, it is not ahead any more: only who computes all the
+ * time is, and takes the CPU time of those who sleep for a moment. */
+LIB_INLINE void fair_sleeps(struct sched_cpu *cpu) {
+	if (cpu->running == SCHED_PLAIN && !cpu->queue.count && !cpu->runnable)
+		cpu->vtime = vtime_later(cpu->vtime, cpu->plain.vtime);
+}
+
+/* fair_update for a CPU on which no entity is ready or runs. */
 LIB_INLINE void fair_update_plain(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 	ecalls_u64 least;
 
@@ -315,7 +345,8 @@ LIB_INLINE void fair_update_plain(struct sched_cpu *cpu, ecalls_u64 now_ns) {
 		return;
 	if (cpu->queue.count && vtime_before(cpu->queue.vtime, least))
 		least = cpu->queue.vtime;
-	cpu->vtime = vtime_later(cpu->vtime, least);
+	cpu->vtime = fair_follows(cpu, least, cpu->passed, cpu->queue.count);
+	cpu->passed = 0;
 }
 
 /* Charges the running thread, and updates the CPU's least virtual time. Threads that are served by
@@ -326,7 +357,7 @@ LIB_GLOBAL int fair_update(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns)
 	ecalls_u32 first;
 	_Bool any;
 
-	if (sched_is_plain(cpu)) {
+	if (!cpu->runnable) {
 		fair_update_plain(cpu, now_ns);
 		return 0;
 	}
@@ -347,42 +378,8 @@ LIB_GLOBAL int fair_update(struct sched_cpu *cpu LIB_NONNULL, ecalls_u64 now_ns)
 	}
 	if (any)
 		cpu->vtime = vtime_later(cpu->vtime, least);
+	cpu->passed = 0;
 	return 0;
-}
-
-/* The least virtual time of another CPU, whose plain threads wait as the caller reports. The CPU
- * itself may change meanwhile, and may have updated its least virtual time milliseconds ago. */
-LIB_INLINE ecalls_u64 fair_least(const struct sched_cpu *cpu, const struct sched_queue *queue,
-				 ecalls_u64 now_ns) {
-	ecalls_u64 ns = now_ns > cpu->charged_ns ? now_ns - cpu->charged_ns : 0, least;
-
-	if (cpu->runnable || (cpu->running != SCHED_PLAIN && !queue->count))
-		return cpu->vtime;
-	least = queue->vtime;
-	if (cpu->running == SCHED_PLAIN) {
-		ecalls_u64 vtime = cpu->plain.vtime + vtime_advance(ns, cpu->plain.weight);
-		least = queue->count && vtime_before(least, vtime) ? least : vtime;
-	}
-	return vtime_later(cpu->vtime, least);
-}
-
-/* A plain thread goes to another CPU. */
-struct fair_move {
-	struct sched_queue there; /* the plain threads that wait on its former CPU */
-	struct sched_queue here;  /* ... and on the other one */
-	ecalls_u64 vtime;	  /* there */
-	ecalls_u64 now_ns;
-};
-
-/* Its virtual time there: it stays as far ahead of the least one as it is now. With least virtual
- * times of some milliseconds ago, a thread that goes to and fro would gain or lose as much each
- * time. */
-LIB_GLOBAL ecalls_u64 fair_arrive(const struct sched_cpu *from LIB_NONNULL,
-				  struct sched_cpu *to LIB_NONNULL,
-				  const struct fair_move *move LIB_NONNULL) {
-	fair_note(to, &move->here);
-	fair_update(to, move->now_ns);
-	return vtime_move(move->vtime, fair_least(from, &move->there, move->now_ns), to->vtime);
 }
 
 #endif

@@ -262,6 +262,8 @@ LIB_INLINE void turn_stop_plain(struct sched_cpu *cpu, _Bool waits, ecalls_u64 n
 		fair_yield(cpu);
 		fair_queue(cpu, cpu->plain.vtime);
 	}
+	if (!waits)
+		fair_sleeps(cpu);
 	cpu->running = SCHED_NOBODY;
 }
 
@@ -277,6 +279,8 @@ LIB_GLOBAL int turn_stop_any(struct sched_cpu *cpu LIB_NONNULL, _Bool waits, eca
 	}
 	if (waits && cpu->running == SCHED_PLAIN)
 		fair_queue(cpu, cpu->plain.vtime);
+	if (!waits)
+		fair_sleeps(cpu);
 	cpu->running = SCHED_NOBODY;
 	cpu->due_end_ns = 0;
 	cpu->claims = 0;

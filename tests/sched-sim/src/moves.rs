@@ -13,11 +13,14 @@ use crate::thread::{State, Thread};
 const TURN_NS: u64 = 8_000_000;
 /// CPU time by which one that has woken may be before all others (`FAIR_CREDIT_NS`).
 const CREDIT_NS: u64 = 4_000_000;
+/// By so much one that was alone is ahead of the others (`FAIR_ALONE_NS`).
+const ALONE_NS: u64 = 10_000_000;
 /// So many turns of each rival, by weight, a thread waits at most.
 const TURNS: u64 = 2;
 
 const ROTATE_PERIODS: u64 = 2;
 const LOOKS: usize = 8;
+const BALANCE_CPUS: usize = 3;
 const AGAIN_NS: u64 = 1_000_000;
 const LEVEL_NS: u64 = 50_000;
 /// A CPU that has not compared loads for so long asks the policy whom to run.
@@ -74,8 +77,7 @@ impl Processor {
         }
     }
 
-    /// The least virtual time of its plain threads, up to date; that of the policy while nobody is
-    /// there, or somebody is before all others by credit: such a thread is the first one.
+    /// The policy's virtual time, up to date (`fair_follows`).
     fn least(&self, now: u64) -> u64 {
         let policy = &self.policy;
         let beyond = |vtime: u64| vtime.wrapping_sub(policy.vtime).cast_signed().max(0);
@@ -84,7 +86,11 @@ impl Processor {
         let running = self.running.map(|_| policy.plain.vtime.wrapping_add(ran));
         let first = self.queue.first().map(|waiting| waiting.0);
         let least = first.into_iter().chain(running).map(beyond).min();
-        policy.vtime.wrapping_add_signed(least.unwrap_or(0))
+        let least = least.unwrap_or(0).unsigned_abs();
+        let passed = policy.passed + ran;
+        let passed = if first.is_some() { passed } else { passed / 2 };
+        let follows = passed.max(least.saturating_sub(ALONE_NS * 100 / weight));
+        policy.vtime.wrapping_add(least.min(follows))
     }
 }
 
@@ -251,9 +257,15 @@ impl Machine {
         if self.tick_ns == 0 || cpus < 2 || now < own.look_ns || std::mem::take(&mut own.took) {
             return None;
         }
-        let next = (own.looked + 1) % cpus;
-        own.looked = if next == cpu { (next + 1) % cpus } else { next };
-        let (other, rotates) = (own.looked, now >= own.rotate_ns);
+        let (first, rotates) = (own.looked, now >= own.rotate_ns);
+        let others = (1..=cpus)
+            .map(|i| (first + i) % cpus)
+            .filter(|other| *other != cpu);
+        let other = others
+            .take(BALANCE_CPUS)
+            .reduce(|a, b| if self.load(b) > self.load(a) { b } else { a })
+            .expect("another");
+        self.processors[cpu].balancing.looked = other;
         let look = Look {
             mine: Load::new(self.load(cpu), self.processors[cpu].policy.away(now)),
             theirs: Load::new(self.load(other), self.processors[other].policy.away(now)),
