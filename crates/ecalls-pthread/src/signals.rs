@@ -97,6 +97,14 @@ pub(crate) fn mask() -> u64 {
     }
 }
 
+/// Whether code of the calling thread that had this mask is the handler of a signal: that signal is
+/// blocked in it.
+pub(crate) fn is_in_handler(mask: &sigset_t) -> bool {
+    let thread = Record::mine().and_then(Record::thread);
+    // SAFETY: it is a set.
+    thread.is_some_and(|thread| thread.signal_mask() != unsafe { bits_of(mask) })
+}
+
 // --- what is sent to a thread ---
 
 impl Record {

@@ -5,7 +5,9 @@
 //! A thread is not stopped where it may hold a lock that the scheduler needs: in this library, in
 //! the C library and the dynamic linker, and in whatever else has the program's `malloc`. Then the
 //! monitor tries again a millisecond later. An exception is a wait for a futex inside of the C
-//! library: whom it waits for may need this processor.
+//! library: whom it waits for may need this processor. Nor is it stopped in a handler of the
+//! program's, which may have interrupted any of these, or the scheduler: if two signals are pending
+//! the kernel begins the program's handler, and interrupts that at its first instruction.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -205,13 +207,15 @@ extern "C-unwind" fn stop(signal: c_int, info: *mut libc::siginfo_t, context: *m
         return look_for_signals(signal);
     }
     // SAFETY: the kernel passes the context of the interrupted thread.
-    let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let context = unsafe { &*context.cast::<libc::ucontext_t>() };
+    let registers = &context.uc_mcontext.gregs;
     let at = usize::try_from(registers[libc::REG_RIP as usize]).unwrap_or(0);
     let is_inside = parts
         .ranges
         .iter()
         .any(|(from, to)| (*from..*to).contains(&at));
-    if is_inside && !is_in_futex(at, registers[libc::REG_RAX as usize]) {
+    let may_hold_locks = is_inside && !is_in_futex(at, registers[libc::REG_RAX as usize]);
+    if may_hold_locks || signals::is_in_handler(&context.uc_sigmask) {
         MISSED.store(true, Ordering::Relaxed);
         return;
     }

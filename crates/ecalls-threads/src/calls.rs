@@ -143,13 +143,18 @@ pub fn note_signal_mask(mask: Option<u64>) {
 }
 
 /// Gives up the processor like [`yield_now`], from the handler of a signal that has interrupted
-/// the thread; not if the thread is without its processor, or in the scheduler.
+/// the thread; not if the thread is without its processor, in the scheduler, or on the stack of a
+/// kernel thread, as in a handler on an alternate stack.
 ///
 /// The interrupted code must not have been this crate's, nor hold a lock that the scheduler needs
 /// (the allocator's); and each thread must have its own thread-local storage.
 pub fn yield_from_signal() {
     let has_processor = Activation::get().is_some_and(|activation| {
-        is_thread() && activation.words().active.load(Ordering::Relaxed) == activation.number
+        is_thread()
+            && activation.words().active.load(Ordering::Relaxed) == activation.number
+            && activation
+                .current_ref()
+                .is_some_and(|thread| thread.is_on_its_stack())
     });
     if has_processor {
         yield_now();

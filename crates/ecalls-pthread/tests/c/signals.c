@@ -401,6 +401,64 @@ static void waited(void) {
 	join(thread);
 }
 
+/* --- storm: signals of the process, whose handlers outlast a time slice, come while threads are
+   created, and find them in the library and in malloc --- */
+
+static void outlast_a_slice(int signal) {
+	struct timespec start, now;
+
+	(void)signal;
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	do {
+		for (volatile int i = 0; i < 1000000; i++)
+			;
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	} while ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 < 25);
+	handled++;
+}
+
+static void *allocate(void *argument) {
+	free(malloc(1000));
+	return argument;
+}
+
+static void *create_many(void *argument) {
+	sigset_t set = only(SIGUSR1);
+
+	CHECK(pthread_sigmask(SIG_UNBLOCK, &set, NULL) == 0);
+	while (!flag) {
+		pthread_t threads[10];
+
+		for (int i = 0; i < 10; i++)
+			threads[i] = create(allocate, argument);
+		sched_yield();
+		for (int i = 0; i < 10; i++)
+			CHECK(join(threads[i]) == argument);
+	}
+	return argument;
+}
+
+static void storm(void) {
+	struct sigaction action = {.sa_handler = outlast_a_slice};
+	sigset_t set = only(SIGUSR1);
+	pthread_t threads[6];
+
+	sigaction(SIGUSR1, &action, NULL);
+	CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
+	for (int i = 0; i < 6; i++)
+		threads[i] = create(create_many, NULL);
+	for (int i = 0; i < number; i++) {
+		int before = handled;
+
+		CHECK(kill(getpid(), SIGUSR1) == 0);
+		while (handled == before)
+			usleep(100);
+	}
+	flag = 1;
+	for (int i = 0; i < 6; i++)
+		join(threads[i]);
+}
+
 /* --- cancelled: asynchronously, also where there is no cancellation point --- */
 
 static atomic_int cleaned;
@@ -464,7 +522,8 @@ int main(int argc, char **argv) {
 		void (*check)(void);
 	} checks[] = {
 		{"masks", masks},	  {"blocked", blocked}, {"sent", sent},
-		{"restarted", restarted}, {"waited", waited},	{"cancelled", cancelled},
+		{"restarted", restarted}, {"waited", waited},	{"storm", storm},
+		{"cancelled", cancelled},
 	};
 	const char *name = argc > 1 ? argv[1] : "";
 

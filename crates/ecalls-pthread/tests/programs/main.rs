@@ -159,6 +159,7 @@ fn a_thread_has_its_signal_mask_and_the_signals_sent_to_it() {
         "sent",
         "restarted",
         "waited",
+        "storm",
         "cancelled",
     ] {
         let of = |program: &Path| {
