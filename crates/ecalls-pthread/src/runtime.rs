@@ -189,6 +189,7 @@ fn publish(runtime: Runtime) -> &'static Runtime {
     cpus::begin();
     RUNTIME.store(ptr::from_ref(runtime).cast_mut(), Ordering::Release);
     slice::prepare();
+    signals::prepare();
     // SAFETY: the function stays.
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     let monitor = std::thread::Builder::new()

@@ -30,7 +30,8 @@ use crate::{cancel, slice, time};
 
 /// Some thread has been sent a signal in this process.
 static EVER: AtomicBool = AtomicBool::new(false);
-/// Threads that were sent one, until they have it. It does not grow: a handler may send one, too.
+/// Threads that were sent one, until they have it. It has its memory from the beginning, and does
+/// not grow: a handler may send one, too.
 static SENT: Mutex<Vec<Arc<Record>>> = Mutex::new(Vec::new());
 const SENT_MAX: usize = 1024;
 
@@ -219,6 +220,13 @@ pub(crate) fn send(record: &Arc<Record>, signal: c_int) {
     }
 }
 
+/// Before any thread is created.
+pub(crate) fn prepare() {
+    if let Ok(mut sent) = SENT.try_lock() {
+        sent.reserve_exact(SENT_MAX);
+    }
+}
+
 /// Called by the monitor: once more for those that have not received theirs.
 pub(crate) fn repeat() {
     if !EVER.load(Ordering::Relaxed) {
@@ -226,7 +234,6 @@ pub(crate) fn repeat() {
     }
     // In the child of a fork it can be locked for ever.
     if let Ok(mut sent) = SENT.try_lock() {
-        sent.reserve(SENT_MAX);
         sent.retain(|record| {
             let ready = record.ready_signals();
             let waits = !record.has_ended() && ready != 0;
