@@ -501,7 +501,11 @@ mod tests {
             for (class, Series(whose, name, values)) in found.iter().zip(figure.series) {
                 let has_row = values.iter().any(|one| !matches!(one, Told(_) | Nothing));
                 assert_eq!(*whose != Paper, has_row, "{name}");
-                assert!(*class == 2 || *name != "ours", "{}", figure.title);
+                assert!(*class != 2 || *whose == Ours, "{name}");
+                assert!(
+                    *class == 2 || *whose != Ours || name.contains(": "),
+                    "{name}"
+                );
             }
             found.sort_unstable();
             found.dedup();
