@@ -19,7 +19,7 @@ use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use crate::moves::{Balancing, Kick, NEXT_LOOK_NS};
 use crate::patience::{Rival, Wait, binds};
 use crate::policy::{Admission, Choice, Cpu, NEVER, NOBODY, Options, PLAIN, Queue, why};
-use crate::thread::{Action, Figures, Script, Spec, State, Thread};
+use crate::thread::{Action, Figures, Script, Spec, State, Thread, WEIGHT};
 
 /// Decisions at one moment on one machine: more, and it makes no progress.
 const DECISIONS_AT_ONCE_MAX: u32 = 10_000;
@@ -74,6 +74,8 @@ pub struct Machine {
     pub(crate) wrong: Option<String>,
     /// The kernel's tick; 0: slices end when they should, and threads move to idle CPUs only.
     pub tick_ns: u64,
+    /// The weight that the policy is told of a thread of nice 0.
+    pub nice_0: u32,
     /// Whether a real-time thread makes others wait.
     pub(crate) has_real_time: bool,
     pub switch_ns: u64,
@@ -126,6 +128,7 @@ impl Machine {
             kicks: VecDeque::new(),
             wrong: None,
             tick_ns: 0,
+            nice_0: WEIGHT,
             has_real_time: false,
             switch_ns: 0,
             has_nexts: false,
@@ -138,11 +141,12 @@ impl Machine {
     pub fn add(&mut self, spec: Spec, start_ns: u64, script: impl Script + 'static) -> usize {
         let number = self.threads.len();
         let mut thread = Thread::new(spec, Box::new(script), self.processors.len());
+        thread.plain.weight = spec.weight * self.nice_0 / WEIGHT;
         let processor = &mut self.processors[spec.cpu];
         let group = spec.group.map_or(NOBODY, |group| processor.groups[group]);
         thread.plain.group = group;
         if spec.registered {
-            thread.entity = processor.policy.add(spec.weight, group);
+            thread.entity = processor.policy.add(thread.plain.weight, group);
             assert_ne!(thread.entity, NOBODY, "more entities than places");
             processor.thread_of[thread.entity as usize] = number;
         }
@@ -392,12 +396,12 @@ impl Machine {
             rival.cpu == thread.cpu || comes_along
         });
         let rivals = rivals.map(|rival| Rival {
-            weight: rival.spec.weight,
+            weight: rival.plain.weight,
             is_fellow: rival.spec.group.is_some() && rival.spec.group == thread.spec.group,
             may_be_early: rival.spec.registered,
         });
         let wait = &thread.wait;
-        let most_ns = wait.most_ns(&self.options, thread.spec.weight, rivals);
+        let most_ns = wait.most_ns(&self.options, thread.plain.weight, rivals);
         let passed_ns = processor.passed_ns - wait.passed_ns;
         (passed_ns > most_ns).then(|| {
             format!(

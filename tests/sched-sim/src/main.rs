@@ -1,5 +1,5 @@
 //! Runs worlds by chance until enough decisions were taken: of each seed one of threads that know
-//! the scheduler, and one of ordinary ones.
+//! the scheduler, and one of ordinary ones; the seeds take turns at the weights of `NICE_0`.
 //!
 //!     sched-sim [DECISIONS [SEED]]
 //!
@@ -9,6 +9,7 @@
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use sched_sim::thread::NICE_0;
 use sched_sim::{ordinary, world};
 
 /// How long each world lives, in its own time.
@@ -28,8 +29,9 @@ fn main() -> ExitCode {
     let began = Instant::now();
     let (mut taken, mut seed) = (0_u64, first);
     while taken < decisions {
+        let nice_0 = NICE_0[(seed % 3) as usize];
         for run in [world::run, ordinary::run] {
-            match run(seed, WORLD_NS) {
+            match run(seed, nice_0, WORLD_NS) {
                 Ok(run) => taken += run.decisions,
                 Err(wrong) => {
                     eprintln!("{wrong}\nrepeat it with: sched-sim 1 {seed}");

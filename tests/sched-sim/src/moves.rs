@@ -100,7 +100,7 @@ impl Machine {
         let processor = &self.processors[cpu];
         let waiting = processor.queue.iter().map(|waiting| waiting.1);
         let all = waiting.chain(processor.running);
-        all.map(|i| u64::from(self.threads[i].spec.weight)).sum()
+        all.map(|i| u64::from(self.threads[i].plain.weight)).sum()
     }
 
     /// CPU time by which a thread is ahead of the first of those that are on a CPU, at least 0.
@@ -108,7 +108,7 @@ impl Machine {
         let thread = &self.threads[number];
         let least = self.processors[cpu].least(self.now);
         let ahead = thread.plain.vtime.wrapping_sub(least).cast_signed().max(0);
-        ahead.unsigned_abs() * u64::from(thread.spec.weight) / 100
+        ahead.unsigned_abs() * u64::from(thread.plain.weight) / 100
     }
 
     /// A plain thread, which is in no queue, goes by the virtual time of another CPU.
@@ -288,7 +288,7 @@ impl Machine {
             first.find(|&&(vtime, i)| {
                 self.is_free(i)
                     && !nexts.contains(&i)
-                    && look.takes(vtime, self.threads[i].spec.weight.into())
+                    && look.takes(vtime, self.threads[i].plain.weight.into())
             })
         };
         let Some(&(_, number)) = taken else {

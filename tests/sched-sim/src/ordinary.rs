@@ -160,14 +160,15 @@ struct Expected {
     weights: u64,
 }
 
-/// A machine from a seed, with nothing run yet.
-fn make(seed: u64) -> (Machine, Expected) {
+/// A machine from a seed, with nothing run yet; `nice_0` as in [`Machine`].
+fn make(seed: u64, nice_0: u32) -> (Machine, Expected) {
     let mut chance = Chance::new(seed);
     let chance = &mut chance;
     let cpus = [1, 2, 2, 4][chance.between(0, 3) as usize];
     let mut machine = Machine::new(cpus, 0, &Options::default());
     machine.tick_ns = TICK_NS;
     machine.switch_ns = 2 * US;
+    machine.nice_0 = nice_0;
     let mut expected = Expected::default();
     for cpu in 0..cpus {
         let spec = Spec {
@@ -250,21 +251,21 @@ fn add(machine: &mut Machine, chance: &mut Chance, cpus: usize, expected: &mut E
 }
 
 /// Runs the machine of a seed. An error says which seed, and what did not hold.
-pub fn run(seed: u64, ns: u64) -> Result<Run, String> {
-    let (mut machine, expected) = make(seed);
+pub fn run(seed: u64, nice_0: u32, ns: u64) -> Result<Run, String> {
+    let (mut machine, expected) = make(seed, nice_0);
     machine.has_nexts = true;
     observe(machine, expected, seed, ns)
 }
 
 /// The same where the policy is asked for each turn.
-pub fn run_by_choices(seed: u64, ns: u64) -> Result<Run, String> {
-    let (machine, expected) = make(seed);
+pub fn run_by_choices(seed: u64, nice_0: u32, ns: u64) -> Result<Run, String> {
+    let (machine, expected) = make(seed, nice_0);
     observe(machine, expected, seed, ns)
 }
 
 /// Beside an entity on each CPU that never wakes, too: the policy may not decide otherwise for it.
-pub fn run_beside_entities(seed: u64, ns: u64) -> Result<Run, String> {
-    let (mut machine, expected) = make(seed);
+pub fn run_beside_entities(seed: u64, nice_0: u32, ns: u64) -> Result<Run, String> {
+    let (mut machine, expected) = make(seed, nice_0);
     for cpu in 0..machine.processors.len() {
         machine.add(Spec::registered(cpu), NEVER, Hog);
     }

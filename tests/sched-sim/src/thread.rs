@@ -3,6 +3,14 @@
 use crate::patience::Wait;
 use crate::policy::{NEVER, NOBODY, Plain, Window};
 
+/// Weight of a thread of nice 0 ([`Spec::weight`]).
+pub(crate) const WEIGHT: u32 = 100;
+
+/// What the policy may be told of one: that; the weight that the kernel's part tells
+/// (`SHARE_NICE_0` in bpf/sched/share.h); and the least one, of a thread in a group that has next
+/// to no share. So virtual time is as fast as time, much slower, or faster.
+pub const NICE_0: [u32; 3] = [WEIGHT, 6400, 25];
+
 /// What a thread does next, asked whenever it has the CPU and has done what it said before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -84,7 +92,7 @@ impl Figures {
 /// How a thread is registered with the scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// 100 is nice 0.
+    /// 100 is nice 0; the policy is told `Machine::nice_0` for that.
     pub weight: u32,
     /// The machine's number of its group.
     pub group: Option<usize>,
@@ -103,7 +111,7 @@ impl Spec {
     /// A thread that nobody has registered.
     pub fn plain(cpu: usize) -> Self {
         Self {
-            weight: 100,
+            weight: WEIGHT,
             group: None,
             registered: false,
             timed: false,

@@ -17,8 +17,8 @@ pub struct Run {
     pub digest: u64,
 }
 
-/// A machine from a seed, with nothing run yet.
-pub fn make(seed: u64) -> Machine {
+/// A machine from a seed, with nothing run yet; `nice_0` as in [`Machine`].
+pub fn make(seed: u64, nice_0: u32) -> Machine {
     let mut chance = Chance::new(seed);
     let chance = &mut chance;
     let cpus = chance.between(1, 4) as usize;
@@ -29,6 +29,7 @@ pub fn make(seed: u64) -> Machine {
         ..Options::default()
     };
     let mut machine = Machine::new(cpus, groups, &options);
+    machine.nice_0 = nice_0;
     for _ in 0..chance.between(1, 12 * cpus as u64) {
         let cpu = chance.between(0, cpus as u64 - 1) as usize;
         add(&mut machine, chance, cpu, groups);
@@ -96,9 +97,9 @@ fn add(machine: &mut Machine, chance: &mut Chance, cpu: usize, groups: usize) {
 }
 
 /// Runs the world of a seed. An error says which seed, and what did not hold.
-pub fn run(seed: u64, ns: u64) -> Result<Run, String> {
+pub fn run(seed: u64, nice_0: u32, ns: u64) -> Result<Run, String> {
     let named = |wrong: String| format!("seed {seed}: {wrong}");
-    let mut machine = make(seed);
+    let mut machine = make(seed, nice_0);
     machine.run_until(ns).map_err(named)?;
     let mut digest = seed;
     for thread in 0..machine.threads() {

@@ -3,27 +3,30 @@
 //! CPU.
 
 use sched_sim::machine::Machine;
-use sched_sim::ordinary::{self, Mover, TICK_NS, WAKE_MOST_NS};
+use sched_sim::ordinary::{self, Mover, Sleeper, TICK_NS, WAKE_MOST_NS};
 use sched_sim::policy::Options;
 use sched_sim::script::Hog;
-use sched_sim::thread::{Action, Figures, Script, Spec, View};
+use sched_sim::thread::{Action, Figures, NICE_0, Script, Spec, View};
 use sched_sim::world;
 
+const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 
 /// `sched-sim` runs many more seeds.
 #[test]
 fn ordinary_threads_run_soon_and_lose_nothing_by_moving_nor_beside_entities() {
     for seed in 1..100 {
-        let first = ordinary::run(seed, 2 * SECOND);
+        let nice_0 = NICE_0[seed as usize / 3 % NICE_0.len()];
+        let first = ordinary::run(seed, nice_0, 2 * SECOND);
         assert!(first.is_ok(), "{first:?}");
         if seed % 3 == 0 {
-            let chosen = ordinary::run_by_choices(seed, 2 * SECOND);
-            let beside = ordinary::run_beside_entities(seed, 2 * SECOND);
+            let chosen = ordinary::run_by_choices(seed, nice_0, 2 * SECOND);
+            let beside = ordinary::run_beside_entities(seed, nice_0, 2 * SECOND);
             assert_eq!(chosen, beside, "beside entities, seed {seed}");
         }
         if seed % 20 == 0 {
-            assert_eq!(first, ordinary::run(seed, 2 * SECOND), "seed {seed}");
+            let again = ordinary::run(seed, nice_0, 2 * SECOND);
+            assert_eq!(first, again, "seed {seed}");
         }
     }
 }
@@ -35,11 +38,13 @@ fn machines_that_broke_a_rule_once_keep_it() {
         1795527767, 583655475, 358004329, 1000426, 2003984, 2004030, 6010565, 1795729695,
     ] {
         for run in [ordinary::run, ordinary::run_by_choices] {
-            let run = run(seed, 2 * SECOND);
-            assert!(run.is_ok(), "{run:?}");
+            for nice_0 in NICE_0 {
+                let run = run(seed, nice_0, 2 * SECOND);
+                assert!(run.is_ok(), "{run:?}");
+            }
         }
     }
-    let run = world::run(5005347, 2 * SECOND);
+    let run = world::run(5005347, 100, 2 * SECOND);
     assert!(
         run.is_ok(),
         "windows ended each turn of one that did not poll: {run:?}"
@@ -80,7 +85,6 @@ fn new_thread_does_not_wait_for_a_round_of_hundreds_of_hogs() {
 /// A real-time thread has one of two CPUs, but for what the kernel leaves to others.
 #[test]
 fn threads_beside_a_real_time_thread_share_what_it_leaves_and_come_back_after_it() {
-    const MS: u64 = 1_000_000;
     let mut machine = Machine::new(2, 0, &Options::default());
     machine.tick_ns = TICK_NS;
     for i in 0..3 {
@@ -129,6 +133,66 @@ fn a_thread_that_goes_to_and_fro_between_two_cpus_has_no_more_than_a_share() {
             let had = machine.figures(number).ran_ns;
             let most = hog.expect("a hog") * 11 / 10;
             assert!(had < most, "{hogs} hogs, {stay_ms} ms: {had} of {most}");
+        }
+    }
+}
+
+/// Sleeps for long, and notes how long it then takes to compute 4 ms, and 20 ms more.
+#[derive(Default)]
+struct Awakes {
+    step: usize,
+    since_ns: u64,
+}
+
+impl Script for Awakes {
+    fn next(&mut self, view: &View, figures: &mut Figures) -> Action {
+        let action = match self.step {
+            0 => Action::Sleep(500 * MS),
+            1 => Action::Run(4 * MS),
+            2 => Action::Run(20 * MS),
+            _ => Action::Exit,
+        };
+        if self.step > 1 {
+            figures.tardiness_ns.push(view.now - self.since_ns);
+        }
+        self.since_ns = view.now;
+        self.step += 1;
+        action
+    }
+}
+
+/// Times are times, whatever a thread of nice 0 weighs: of a computation after a long sleep, the
+/// first 4 ms (credit) and the rest (the share), and when a thread runs that wakes often.
+#[test]
+fn times_do_not_depend_on_what_a_thread_of_nice_0_weighs() {
+    for cpus in [1, 2] {
+        let figures = NICE_0.map(|nice_0| {
+            let mut machine = Machine::new(cpus, 0, &Options::default());
+            machine.tick_ns = TICK_NS;
+            machine.nice_0 = nice_0;
+            for cpu in 0..cpus {
+                for weight in [40, 100, 300] {
+                    let spec = Spec {
+                        weight,
+                        bound: true,
+                        ..Spec::plain(cpu)
+                    };
+                    machine.add(spec, 0, Hog);
+                }
+            }
+            let late = machine.add(Spec::plain(0), 500 * MS, Awakes::default());
+            let sleeper = machine.add(Spec::plain(0), 0, Sleeper::new(1, 7 * MS, 2 * MS));
+            machine.run_until(10 * SECOND).expect("it keeps its rules");
+            let mut all: Vec<u64> = (0..late).map(|i| machine.figures(i).ran_ns).collect();
+            all.extend(&machine.figures(late).tardiness_ns);
+            all.push(machine.figures(sleeper).tardiness_at(0.99));
+            all
+        });
+        println!("{cpus} CPUs: {figures:?}");
+        for scaled in &figures[1..] {
+            for (a, b) in scaled.iter().zip(&figures[0]) {
+                assert!(a.abs_diff(*b) < 5 * MS + b / 50, "{figures:?}");
+            }
         }
     }
 }

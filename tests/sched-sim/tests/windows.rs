@@ -12,7 +12,7 @@ use sched_sim::policy::{
     Admission, Cpu, DWCS, NOBODY, Options, PLAIN, Plain, Queue, SPREAD, Window, why,
 };
 use sched_sim::script::{Chance, Hog};
-use sched_sim::thread::{Action, Figures, Script, Spec, View};
+use sched_sim::thread::{Action, Figures, NICE_0, Script, Spec, View};
 use sched_sim::world;
 
 const MS: u64 = 1_000_000;
@@ -160,7 +160,7 @@ fn figure_4_and_the_order_are_the_same_in_the_kernel() {
         canonical_set_is_promised_up_to_the_whole_cpu();
         threads_without_guarantee_leave_the_reserve_to_the_others();
         for seed in 1..20 {
-            world::run(seed, 50 * MS).expect("its rules hold");
+            world::run(seed, NICE_0[(seed % 3) as usize], 50 * MS).expect("its rules hold");
         }
     });
     let calls = kernel::repeat(&records);
