@@ -314,6 +314,7 @@ void BPF_PROG(sched_stopping, struct task_struct *p, bool runnable) {
 		turn_stop(c, runnable, now);
 		t->plain.vtime = c->plain.vtime;
 		t->plain.brief = c->plain.brief;
+		t->plain.slept = c->plain.slept;
 		bequeath(p, t, c);
 		let_go(p, cpu, runnable, now);
 		return;

@@ -52,6 +52,7 @@ __noinline int migrate(struct sched_task *t LIB_NONNULL, u32 cpu, struct sched_c
 	look_at_waiting(cpu, &move.here);
 	if (former)
 		t->plain.vtime = fair_arrive(former, c, &move);
+	t->plain.slept = 0;
 	t->cpu = cpu;
 	return 0;
 }

@@ -108,6 +108,7 @@ static __always_inline void usual_stops(struct task_struct *p, struct sched_task
 	t->since_ns = now;
 	t->plain.vtime = c->plain.vtime;
 	t->plain.brief = c->plain.brief;
+	t->plain.slept = c->plain.slept;
 	let_go(p, cpu, runnable, now);
 	places->last = (u64)p;
 	if (p->flags & PF_EXITING) {

@@ -62,6 +62,7 @@ struct sched_window {
  * sched_cpu.plain. */
 struct sched_plain {
 	ecalls_u64 vtime; /* of a group's member: its virtual time within the group */
+	ecalls_u64 slept; /* that of its CPU when it fell asleep there; 0: not known (fair.h) */
 	ecalls_u32 weight;
 	ecalls_u32 group; /* SCHED_NOBODY: none */
 	ecalls_u32 brief; /* so often its turns are believed to be about to end (brief.h) */

@@ -15,6 +15,9 @@
  * first FAIR_SHORT_NS of a turn, if one of the two woke a moment ago: threads that wake each other
  * thousands of times a second handle several messages in a turn, and would pay for a context switch
  * for each message. Slices are short, so that a thread does not wait long for its turn.
+ *
+ * In one turn only the first thread that wakes has credit for its sleep; the others gain by waiting
+ * (fair_place_plain): who wakes many goes on, and the others who do, before each of the many.
  */
 #ifndef ECALLS_SCHED_FAIR_H
 #define ECALLS_SCHED_FAIR_H
@@ -132,6 +135,17 @@ LIB_INLINE _Bool fair_is_ordinary(const struct sched_cpu *cpu, ecalls_u32 i) {
 /* The virtual time at which such a thread, or a plain one outside of groups, begins to wait. */
 LIB_INLINE ecalls_u64 fair_place(const struct sched_cpu *cpu, ecalls_u64 vtime, ecalls_u32 weight) {
 	return vtime_place(cpu->vtime - vtime_advance(FAIR_CREDIT_NS, weight), vtime);
+}
+
+/* The same for a plain thread. If another one has woken in this turn, and waits for its end, this
+ * one waits as far from the first thread as it was when it fell asleep. */
+LIB_INLINE void fair_place_plain(struct sched_cpu *cpu, struct sched_plain *plain) {
+	ecalls_u64 vtime = plain->vtime;
+
+	if (cpu->kept && plain->slept)
+		vtime += cpu->vtime - plain->slept;
+	plain->slept = 0;
+	plain->vtime = fair_place(cpu, vtime, plain->weight);
 }
 
 /* Whether the first thread that waits has woken and runs before all threads that came from other
@@ -329,6 +343,7 @@ LIB_INLINE ecalls_u64 fair_follows(const struct sched_cpu *cpu, ecalls_u64 least
 LIB_INLINE void fair_sleeps(struct sched_cpu *cpu) {
 	if (cpu->running == SCHED_PLAIN && !cpu->queue.count && !cpu->runnable)
 		cpu->vtime = vtime_later(cpu->vtime, cpu->plain.vtime);
+	cpu->plain.slept = cpu->vtime;
 }
 
 /* fair_update for a CPU on which no entity is ready or runs. */

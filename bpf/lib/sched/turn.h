@@ -47,7 +47,7 @@ LIB_GLOBAL int turn_ready(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 i, ecall
 LIB_INLINE void turn_wait_plain(struct sched_cpu *cpu, struct sched_plain *plain,
 				ecalls_u64 now_ns) {
 	fair_update_plain(cpu, now_ns);
-	plain->vtime = fair_place(cpu, plain->vtime, plain->weight);
+	fair_place_plain(cpu, plain);
 	fair_queue(cpu, plain->vtime);
 }
 
@@ -65,7 +65,7 @@ LIB_GLOBAL int turn_ready_plain(struct sched_cpu *cpu LIB_NONNULL,
 			vtime_place(sched_entity(cpu, plain->group)->inner_vtime, plain->vtime);
 		group_enter(cpu, plain->group, plain->weight);
 	} else {
-		plain->vtime = fair_place(cpu, plain->vtime, plain->weight);
+		fair_place_plain(cpu, plain);
 		fair_queue(cpu, plain->vtime);
 	}
 	return 0;
@@ -194,6 +194,7 @@ LIB_INLINE void turn_start_plain(struct sched_cpu *cpu, const struct sched_plain
 		cpu->plain.vtime = plain->vtime;
 		cpu->plain.weight = plain->weight;
 		cpu->plain.group = plain->group;
+		cpu->plain.slept = 0;
 		cpu->plain.brief = plain->brief;
 	}
 	cpu->serving = SCHED_NOBODY;
@@ -234,6 +235,7 @@ LIB_GLOBAL int turn_start(struct sched_cpu *cpu LIB_NONNULL, ecalls_u32 who,
 		cpu->plain.vtime = plain->vtime;
 		cpu->plain.weight = plain->weight;
 		cpu->plain.group = plain->group;
+		cpu->plain.slept = 0;
 		cpu->plain.brief = plain->brief;
 	}
 	if (sched_in(cpu->windowed, who) && !cpu->claims)

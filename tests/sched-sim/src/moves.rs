@@ -125,6 +125,7 @@ impl Machine {
         if let Ok([from, to]) = self.processors.get_disjoint_mut([from, to]) {
             thread.plain.vtime = to.policy.arrive(&from.policy, &moves);
         }
+        thread.plain.slept = 0;
         thread.cpu = to;
         let after = self.ahead_ns(number, to);
         if self.tick_ns == 0 || after.abs_diff(before) <= TURN_NS + CREDIT_NS {

@@ -119,6 +119,7 @@ impl Default for Options {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plain {
     pub vtime: u64,
+    pub slept: u64,
     pub weight: u32,
     pub group: u32,
     pub brief: u32,

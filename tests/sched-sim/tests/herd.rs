@@ -3,6 +3,7 @@
 //! again wakes all senders that wait for it.
 
 use sched_sim::machine::Machine;
+use sched_sim::ordinary::{Sleeper, TICK_NS};
 use sched_sim::policy::{Cpu, NOBODY, Options, PLAIN, Plain, Queue};
 use sched_sim::script::Hog;
 use sched_sim::thread::{Action, Figures, Script, Spec, View};
@@ -11,11 +12,12 @@ const US: u64 = 1000;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 
-/// Threads of each kind, CPU time for a message, and messages of each sender that a receiver takes
-/// before it says so; a sender is at most twice as far.
+/// Threads of each kind, and messages of each sender that a receiver takes before it says so; a
+/// sender is at most twice as far.
 const MANY: usize = 20;
-const MESSAGE_NS: u64 = 10 * US;
 const ROOM: usize = 7;
+/// A thread that sleeps most of the time waits for a few of the receivers at most.
+const LATE_MOST_NS: u64 = 8 * MS;
 
 /// Sends to each receiver in turn.
 struct Sender {
@@ -25,6 +27,7 @@ struct Sender {
     is_ready: bool,
     /// Receivers that have to say that there is room.
     waits: usize,
+    message_ns: u64,
 }
 
 impl Script for Sender {
@@ -35,7 +38,7 @@ impl Script for Sender {
         }
         self.is_ready = !self.is_ready;
         if self.is_ready {
-            return Action::Run(MESSAGE_NS);
+            return Action::Run(self.message_ns);
         }
         let receiver = self.to + self.sent % MANY;
         self.sent += 1;
@@ -52,6 +55,7 @@ struct Receiver {
     has_message: bool,
     /// Senders that it has yet to tell.
     tells: usize,
+    message_ns: u64,
 }
 
 impl Script for Receiver {
@@ -69,14 +73,23 @@ impl Script for Receiver {
         if self.received.is_multiple_of(ROOM * MANY) {
             self.tells = MANY;
         }
-        Action::Run(MESSAGE_NS)
+        Action::Run(self.message_ns)
     }
 }
 
-/// Two groups on one CPU, beside so many hogs: the messages, and the switches.
-fn run(hogs: usize) -> (u64, u64) {
-    let mut machine = Machine::new(1, 0, &Options::default());
-    for _ in 0..2 {
+/// What became of a machine.
+struct Seen {
+    messages: u64,
+    switches: u64,
+    /// How long after it woke a thread ran that sleeps most of the time: 99 of 100 times.
+    late_ns: u64,
+}
+
+/// Two groups for each CPU, which need so long for a message, beside so many hogs.
+fn run(cpus: usize, message_ns: u64, hogs: usize) -> Seen {
+    let mut machine = Machine::new(cpus, 0, &Options::default());
+    machine.tick_ns = TICK_NS;
+    for _ in 0..2 * cpus {
         let first = machine.threads();
         for _ in 0..MANY {
             let sender = Sender {
@@ -84,8 +97,9 @@ fn run(hogs: usize) -> (u64, u64) {
                 sent: 0,
                 is_ready: false,
                 waits: 0,
+                message_ns,
             };
-            machine.add(Spec::plain(0), 0, sender);
+            machine.add(Spec::plain(machine.threads() % cpus), 0, sender);
         }
         for _ in 0..MANY {
             let receiver = Receiver {
@@ -93,26 +107,46 @@ fn run(hogs: usize) -> (u64, u64) {
                 received: 0,
                 has_message: false,
                 tells: 0,
+                message_ns: message_ns * 4 / 5,
             };
-            machine.add(Spec::plain(0), 0, receiver);
+            machine.add(Spec::plain(machine.threads() % cpus), 0, receiver);
         }
     }
     for _ in 0..hogs {
         machine.add(Spec::plain(0), 0, Hog);
     }
+    let sleeper = machine.add(Spec::plain(0), 0, Sleeper::new(1, 10 * MS, 50 * US));
     machine.run_until(4 * SECOND).expect("it keeps its rules");
     let messages = (0..machine.threads()).map(|i| machine.figures(i).frames);
-    (messages.sum(), machine.switches)
+    Seen {
+        messages: messages.sum(),
+        switches: machine.switches,
+        late_ns: machine.figures(sleeper).tardiness_at(0.99),
+    }
 }
 
-/// A sender that wakes a receiver by each message goes on: one switch is for several messages.
+/// A sender that wakes a receiver by each message goes on, and the receivers wait for other
+/// senders: one switch is for several messages. Where a turn is for few messages, too.
 #[test]
 fn threads_that_send_to_many_do_not_switch_for_each_message() {
-    for hogs in [0, 2] {
-        let (messages, switches) = run(hogs);
-        println!("beside {hogs} hogs: {messages} messages, {switches} switches");
-        assert!(messages > 50_000, "{messages}");
-        assert!(8 * switches < messages, "{switches} of {messages}");
+    for (cpus, message_ns, hogs, least) in [
+        (1, 10 * US, 0, 10),
+        (1, 10 * US, 2, 10),
+        (1, 25 * US, 0, 6),
+        (2, 25 * US, 0, 4),
+        (4, 50 * US, 0, 2),
+    ] {
+        let seen = run(cpus, message_ns, hogs);
+        let many = seen.messages / seen.switches;
+        let late_us = seen.late_ns / US;
+        println!(
+            "{cpus} CPUs, {message_ns} ns a message, {hogs} hogs: {many} messages a switch; \
+             a sleeper is late by {late_us} us"
+        );
+        let busy_ns = seen.messages * message_ns * 9 / 5;
+        assert!(busy_ns > cpus as u64 * 3 * SECOND, "{}", seen.messages);
+        assert!(many >= least);
+        assert!(seen.late_ns <= LATE_MOST_NS);
     }
 }
 
