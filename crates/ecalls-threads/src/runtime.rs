@@ -207,7 +207,13 @@ impl Shared {
             self.injected_count.fetch_add(1, Ordering::SeqCst);
         }
         sync::heavy_fence();
-        if self.idle.load(Ordering::SeqCst) == 0 {
+        // The kernel side leaves no note of a processor that is idle, nor of one that is not.
+        let mut all = 0..self.processors();
+        let is_busy = match self.is_told() {
+            true => all.all(|index| self.words(index).active() != 0),
+            false => self.idle.load(Ordering::SeqCst) == 0,
+        };
+        if is_busy {
             // Whoever looks does so for a processor whose holder might not.
             for index in 0..self.processors() {
                 self.summon(index);

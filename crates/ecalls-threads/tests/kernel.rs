@@ -174,3 +174,27 @@ fn everything_at_once_ends() {
     end.store(true, Ordering::SeqCst);
     releaser.join().unwrap();
 }
+
+/// The processor's holder neither sees that nor lets a spare look before it blocks.
+#[test]
+fn a_thread_created_from_outside_runs_once_the_only_one_blocks() {
+    let Some(runtime) = runtime(1) else { return };
+    for _ in 0..20 {
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        let steps = Arc::new(AtomicU64::new(0));
+        let seen = Arc::clone(&steps);
+        let blocks = runtime.spawn(move || {
+            seen.store(1, Ordering::SeqCst);
+            while seen.load(Ordering::SeqCst) == 1 {}
+            reader.read_exact(&mut [0]).unwrap();
+            scheduling_point();
+        });
+        while steps.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        let other = runtime.spawn(move || writer.write_all(&[1]).unwrap());
+        steps.store(2, Ordering::SeqCst);
+        other.unwrap().join().unwrap();
+        blocks.unwrap().join().unwrap();
+    }
+}
