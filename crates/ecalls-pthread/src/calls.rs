@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
 use ecalls_preload::errno;
-use ecalls_threads::{is_thread, sleep_until};
+use ecalls_threads::{can_switch, sleep_until};
 use libc::{
     CLOCK_MONOTONIC, CLOCK_REALTIME, EINTR, EINVAL, clockid_t, epoll_event, fd_set, iovec, mode_t,
     msghdr, off_t, pid_t, rusage, siginfo_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
@@ -88,8 +88,8 @@ unsafe fn sleep_for(until_ns: u64, left: *mut timespec) -> c_int {
 unsafe extern "C-unwind" fn nanosleep(span: *const timespec, left: *mut timespec) -> c_int {
     // SAFETY: the caller's times.
     let error = unsafe {
-        if !is_thread() || span.is_null() {
-            return next::nanosleep(span, left);
+        if !can_switch() || span.is_null() {
+            return in_call(|| next::nanosleep(span, left));
         }
         match time::after_ns(&*span) {
             Ok(until_ns) => sleep_for(until_ns, left),
@@ -113,7 +113,7 @@ unsafe extern "C-unwind" fn clock_nanosleep(
     // SAFETY: the caller's times.
     unsafe {
         let is_known = matches!(clock, CLOCK_MONOTONIC | CLOCK_REALTIME);
-        if !is_thread() || !is_known || time.is_null() {
+        if !can_switch() || !is_known || time.is_null() {
             return in_call(|| next::clock_nanosleep(clock, flags, time, left));
         }
         let until_ns = if flags & libc::TIMER_ABSTIME != 0 {

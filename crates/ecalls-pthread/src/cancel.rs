@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{ESRCH, pthread_t};
 
-use crate::thread::Record;
+use crate::thread::{Record, ask};
 use crate::{next, signals, slice};
 
 /// Some thread has been cancelled in this process.
@@ -35,28 +35,30 @@ pub(crate) fn point() {
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_cancel(thread: pthread_t) -> c_int {
-    // SAFETY: the caller's thread.
-    let Some(record) = (unsafe { Record::of(thread) }) else {
-        // SAFETY: as above.
-        return unsafe { next::pthread_cancel(thread) };
-    };
+/// Cancels a thread of the runtime.
+fn cancel(thread: pthread_t, record: &Arc<Record>) -> c_int {
     EVER.store(true, Ordering::SeqCst);
-    // SAFETY: as above.
+    // SAFETY: it is a control block.
     let noted = unsafe { next::pthread_cancel(thread) };
     if noted == ESRCH {
         // The thread may be cancelled at once (asynchronously, or in a system call): the library
         // has noted that it will, did not find the kernel thread of its number, and lets the thread
         // do nothing until it has this signal, whose handler ends it.
-        signals::send(&record, SIGCANCEL);
+        signals::send(record, SIGCANCEL);
     }
     if let Ok(mut cancelled) = CANCELLED.lock() {
-        cancelled.push(Arc::clone(&record));
+        cancelled.push(Arc::clone(record));
     }
     record.interrupt();
-    interrupt_call(&record);
+    interrupt_call(record);
     0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pthread_cancel(thread: pthread_t) -> c_int {
+    let ours = |record: &Arc<Record>| cancel(thread, record);
+    // SAFETY: the caller's thread.
+    unsafe { ask(thread, || next::pthread_cancel(thread), ours) }
 }
 
 /// The handler of a cancellation did not return, and so did not unblock its signal.

@@ -18,6 +18,7 @@
 //! - [`cpus`]: a thread has the CPUs of its process, although what executes it is bound to one;
 //! - [`name`]: it has a name of its own, too;
 //! - [`signals`]: it has a signal mask of its own, and gets what is sent to it;
+//! - [`handlers`]: it stays in its kernel thread while a handler of a signal runs;
 //! - [`slice`](mod@slice): a thread that computes for long gives up its processor by a signal, as
 //!   programs may expect of kernel threads.
 //!
@@ -42,6 +43,7 @@ mod condition;
 mod cpus;
 mod descriptors;
 mod futex;
+mod handlers;
 mod identity;
 mod key;
 mod lock;

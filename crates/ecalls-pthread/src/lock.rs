@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use ecalls_threads::park::is_parked;
-use ecalls_threads::{blocking, in_scheduler, is_thread, yield_now};
+use ecalls_threads::{blocking, can_switch, in_scheduler, yield_now};
 use libc::{
     CLOCK_REALTIME, EBUSY, EDEADLK, ETIMEDOUT, clockid_t, pthread_barrier_t, pthread_mutex_t,
     pthread_once_t, pthread_rwlock_t, pthread_spinlock_t, timespec,
@@ -248,7 +248,7 @@ unsafe extern "C-unwind" fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_int {
-    if !is_thread() {
+    if !can_switch() {
         // SAFETY: the caller's lock.
         return unsafe { next::pthread_spin_lock(lock) };
     }

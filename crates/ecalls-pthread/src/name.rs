@@ -10,7 +10,7 @@ use libc::{EFAULT, ERANGE, PR_GET_NAME, PR_SET_NAME, pthread_t, size_t};
 
 use crate::next;
 use crate::runtime::can_park;
-use crate::thread::Record;
+use crate::thread::{Record, ask};
 
 /// Bytes of a name, with the zero at its end.
 const NAME: usize = 16;
@@ -60,16 +60,16 @@ fn set(record: &Record, name: &[u8]) {
 unsafe extern "C-unwind" fn pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int {
     // SAFETY: the caller's thread and name.
     unsafe {
-        let Some(record) = Record::of(thread) else {
-            return next::pthread_setname_np(thread, name);
-        };
-        let name = CStr::from_ptr(name);
-        if name.to_bytes_with_nul().len() > NAME {
-            return ERANGE;
-        }
-        set(&record, name.to_bytes());
+        let real = || next::pthread_setname_np(thread, name);
+        ask(thread, real, |record| {
+            let name = CStr::from_ptr(name);
+            if name.to_bytes_with_nul().len() > NAME {
+                return ERANGE;
+            }
+            set(record, name.to_bytes());
+            0
+        })
     }
-    0
 }
 
 #[unsafe(no_mangle)]
@@ -80,15 +80,15 @@ unsafe extern "C-unwind" fn pthread_getname_np(
 ) -> c_int {
     // SAFETY: the caller's thread and memory.
     unsafe {
-        let Some(record) = Record::of(thread) else {
-            return next::pthread_getname_np(thread, name, bytes);
-        };
-        if bytes < NAME {
-            return ERANGE;
-        }
-        name.cast::<[u8; NAME]>().write_unaligned(record.name.get());
+        let real = || next::pthread_getname_np(thread, name, bytes);
+        ask(thread, real, |record| {
+            if bytes < NAME {
+                return ERANGE;
+            }
+            name.cast::<[u8; NAME]>().write_unaligned(record.name.get());
+            0
+        })
     }
-    0
 }
 
 /// The caller's name, if it is a user-level thread; all else is the kernel's.

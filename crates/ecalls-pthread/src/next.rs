@@ -61,6 +61,7 @@ next! {
         -> c_int;
     fn pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int;
     fn raise(signal: c_int) -> c_int;
+    fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
     fn sigpending(set: *mut sigset_t) -> c_int;
     fn sigsuspend(mask: *const sigset_t) -> c_int;
     fn sigtimedwait(set: *const sigset_t, info: *mut libc::siginfo_t, limit: *const timespec)

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ecalls_preload::errno;
 use ecalls_preload::fortify::{check, check_polls};
-use ecalls_threads::{Interest, is_thread, wait_ready, wait_ready_for};
+use ecalls_threads::{Interest, can_switch, wait_ready, wait_ready_for};
 use libc::{
     CLOCK_MONOTONIC, EAGAIN, EINTR, iovec, msghdr, nfds_t, pollfd, sigset_t, size_t, sockaddr,
     socklen_t, ssize_t, timespec, timeval,
@@ -104,8 +104,8 @@ fn read_when_ready(
     attempt: impl FnOnce() -> ssize_t,
     real: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    if !is_thread() || fd < 0 {
-        return real();
+    if !can_switch() || fd < 0 {
+        return in_call(real);
     }
     cancel::point();
     let before = errno::get();
@@ -193,7 +193,7 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
 
 /// An accept has no flag for one that does not wait.
 fn accept_when_ready(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
-    if is_thread()
+    if can_switch()
         && fd >= 0
         && let Waits::For(limit) = Waits::of(fd)
         && let Err(error) = await_read(fd, limit)
@@ -254,7 +254,7 @@ fn interrupted() -> c_int {
 /// # Safety
 /// As for poll(2).
 unsafe fn poll_until(fds: *mut pollfd, count: nfds_t, until_ns: Until) -> Option<c_int> {
-    if !is_thread() {
+    if !can_switch() {
         return None;
     }
     // SAFETY: the caller's descriptors.

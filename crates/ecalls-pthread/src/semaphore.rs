@@ -7,10 +7,9 @@ use ecalls_threads::park::{Waited, is_parked};
 use ecalls_threads::{blocking, in_scheduler};
 use libc::{CLOCK_REALTIME, EAGAIN, EINTR, ETIMEDOUT, clockid_t, sem_t, timespec};
 
-use crate::cancel;
 use crate::runtime::{can_park, is_started, park_for_signals, unpark};
 use crate::shared::SHARED_SEMAPHORE;
-use crate::{next, runtime, time};
+use crate::{cancel, handlers, next, runtime, time};
 use ecalls_preload::errno;
 
 /// # Safety
@@ -100,14 +99,14 @@ unsafe extern "C-unwind" fn sem_clockwait(
 }
 
 /// It may be called by the handler of a signal, which may have interrupted the holder of a lock of
-/// the runtime's.
+/// the runtime's, or of the allocator's.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn sem_post(sem: *mut sem_t) -> c_int {
     let address = sem.addr();
     // SAFETY: the caller's.
     let result = unsafe { next::sem_post(sem) };
     if result == 0 && is_started() && is_parked(address) {
-        if in_scheduler() || runtime::is_inside() {
+        if in_scheduler() || runtime::is_inside() || handlers::is_in_one() {
             runtime::unpark_later(address);
         } else {
             unpark(address, 1);

@@ -18,15 +18,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ecalls_preload::errno;
-use ecalls_threads::{Current, is_thread, note_signal_mask};
+use ecalls_threads::{Current, is_on_own_stack, is_thread, note_signal_mask};
 use libc::{
     CLOCK_MONOTONIC, EINTR, EINVAL, ESRCH, epoll_event, fd_set, nfds_t, pid_t, pollfd, pthread_t,
     siginfo_t, sigset_t, timespec,
 };
 
 use crate::next;
-use crate::thread::{Record, in_call};
-use crate::{cancel, slice, time};
+use crate::thread::{Record, ask, in_call};
+use crate::{cancel, handlers, slice, time};
 
 /// Some thread has been sent a signal in this process.
 static EVER: AtomicBool = AtomicBool::new(false);
@@ -98,12 +98,13 @@ pub(crate) fn mask() -> u64 {
     }
 }
 
-/// Whether code of the calling thread that had this mask is the handler of a signal: that signal is
-/// blocked in it.
+/// Whether code of the calling thread that had this mask is the handler of a signal. One that the
+/// program has installed past the C library is told by its mask: its signal is blocked.
 pub(crate) fn is_in_handler(mask: &sigset_t) -> bool {
     let thread = Record::mine().and_then(Record::thread);
-    // SAFETY: it is a set.
-    thread.is_some_and(|thread| thread.signal_mask() != unsafe { bits_of(mask) })
+    handlers::is_in_one()
+        // SAFETY: it is a set.
+        || thread.is_some_and(|thread| thread.signal_mask() != unsafe { bits_of(mask) })
 }
 
 // --- what is sent to a thread ---
@@ -132,14 +133,20 @@ pub(crate) fn take() -> Handled {
 
 /// Whether there is something for [`take`].
 pub(crate) fn are_there() -> bool {
-    let mine = Record::mine().filter(|_| EVER.load(Ordering::Relaxed) && is_thread());
+    let mine = Record::mine().filter(|_| EVER.load(Ordering::Relaxed) && can_take());
     mine.is_some_and(|record| record.ready_signals() != 0)
+}
+
+/// Whether handlers of the calling thread's may run here: they may leave by a jump, and so not from
+/// the stack of the scheduler.
+fn can_take() -> bool {
+    is_thread() && is_on_own_stack()
 }
 
 #[cold]
 fn take_now() -> Handled {
     let mut handled = Handled::Nothing;
-    let Some(record) = Record::mine().filter(|_| is_thread()) else {
+    let Some(record) = Record::mine().filter(|_| can_take()) else {
         return handled;
     };
     let before = errno::get();
@@ -152,10 +159,7 @@ fn take_now() -> Handled {
         let signal = ready.trailing_zeros().cast_signed() + 1;
         if record.take_signal(signal) {
             handled = handled.max(handling_of(signal));
-            // In the handler the kernel has another mask, also if the thread leaves it to others.
-            note_signal_mask(None);
             slice::send(signal, ecalls_threads::kernel_thread().unwrap_or(0));
-            note_signal_mask(record.thread().map(Current::signal_mask));
         }
     }
 }
@@ -164,7 +168,7 @@ fn handling_of(signal: c_int) -> Handled {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: asks; zeros are one if it is refused.
     let action = unsafe {
-        libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
+        next::sigaction(signal, ptr::null(), action.as_mut_ptr());
         action.assume_init()
     };
     match action.sa_sigaction {
@@ -247,22 +251,21 @@ pub(crate) fn repeat() {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pthread_kill(thread: pthread_t, signal: c_int) -> c_int {
-    // SAFETY: the caller's thread.
-    let Some(record) = (unsafe { Record::of(thread) }) else {
-        // SAFETY: as above.
-        return unsafe { next::pthread_kill(thread, signal) };
+    let ours = |record: &Arc<Record>| {
+        if record.has_ended() {
+            return ESRCH;
+        }
+        match signal {
+            0 => 0,
+            _ if !(1..=libc::SIGRTMAX()).contains(&signal) => EINVAL,
+            _ => {
+                send(record, signal);
+                0
+            }
+        }
     };
-    if record.has_ended() {
-        return ESRCH;
-    }
-    if signal == 0 {
-        return 0;
-    }
-    if !(1..=libc::SIGRTMAX()).contains(&signal) {
-        return EINVAL;
-    }
-    send(&record, signal);
-    0
+    // SAFETY: the caller's thread.
+    unsafe { ask(thread, || next::pthread_kill(thread, signal), ours) }
 }
 
 #[unsafe(no_mangle)]
@@ -304,8 +307,8 @@ unsafe extern "C-unwind" fn pthread_sigmask(
             _ => return EINVAL,
         };
         let before = change(how, &set_of(bits));
-        // If they differ, this is the handler of a signal, at whose end the mask comes back.
-        if before == mask {
+        // At the end of a handler the mask comes back.
+        if before == mask && !handlers::is_in_one() {
             thread.set_signal_mask(new);
             note_signal_mask(Some(new));
         }
@@ -376,10 +379,21 @@ unsafe fn in_call_with(
     })
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn sigsuspend(mask: *const sigset_t) -> c_int {
-    // SAFETY: the caller's set.
-    unsafe { in_call_with(mask, |mask| next::sigsuspend(mask)) }
+macro_rules! with_mask {
+    ($(fn $name:ident($($argument:ident: $type:ty),*);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name($($argument: $type,)* mask: *const sigset_t) -> c_int {
+            // SAFETY: the caller's arguments.
+            unsafe { in_call_with(mask, |mask| next::$name($($argument,)* mask)) }
+        }
+    )*};
+}
+
+with_mask! {
+    fn sigsuspend();
+    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
+        limit: *const timespec);
+    fn epoll_pwait(set: c_int, events: *mut epoll_event, most: c_int, limit_ms: c_int);
 }
 
 /// As it is since POSIX.1-2001.
@@ -405,39 +419,6 @@ pub(crate) unsafe fn ppoll(
 ) -> c_int {
     // SAFETY: the caller's arguments.
     unsafe { in_call_with(mask, |mask| next::ppoll(fds, count, limit, mask)) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pselect(
-    count: c_int,
-    read: *mut fd_set,
-    write: *mut fd_set,
-    except: *mut fd_set,
-    limit: *const timespec,
-    mask: *const sigset_t,
-) -> c_int {
-    // SAFETY: the caller's arguments.
-    unsafe {
-        in_call_with(mask, |mask| {
-            next::pselect(count, read, write, except, limit, mask)
-        })
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn epoll_pwait(
-    set: c_int,
-    events: *mut epoll_event,
-    most: c_int,
-    limit_ms: c_int,
-    mask: *const sigset_t,
-) -> c_int {
-    // SAFETY: the caller's arguments.
-    unsafe {
-        in_call_with(mask, |mask| {
-            next::epoll_pwait(set, events, most, limit_ms, mask)
-        })
-    }
 }
 
 // --- sigwait ---

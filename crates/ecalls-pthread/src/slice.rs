@@ -143,7 +143,7 @@ fn install(signal: c_int, handler: Handler, flags: c_int) {
     action.sa_sigaction = handler as *const () as usize;
     action.sa_flags = flags | libc::SA_SIGINFO;
     // SAFETY: the handler is of this type.
-    unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
+    unsafe { next::sigaction(signal, &raw const action, ptr::null_mut()) };
 }
 
 /// The signal that ends a time slice, and the one that ends a system call.
@@ -153,6 +153,13 @@ pub(crate) fn signal() -> c_int {
 
 pub(crate) fn interrupt_signal() -> c_int {
     parts().interrupt
+}
+
+/// Whether the library uses the signal itself, as the C library does some: to programs it is none.
+pub(crate) fn is_own(signal: c_int) -> bool {
+    PARTS
+        .get()
+        .is_some_and(|parts| signal == parts.signal || signal == parts.interrupt)
 }
 
 /// Whether a thread could not be stopped since the last call.

@@ -13,6 +13,21 @@ static __thread void *record __attribute__((tls_model("initial-exec")));
 /* Not 0: the thread is in the runtime, and may hold a lock of it. */
 static __thread int inside __attribute__((tls_model("initial-exec")));
 
+/* Where the stack is while a handler of a signal runs: from, to. Zeros: none does. */
+static __thread size_t handler[2] __attribute__((tls_model("initial-exec")));
+
+size_t *ecalls_handler(void) {
+	return handler;
+}
+
+/* The stack pointer with which a longjmp goes on: the C library has encrypted it. */
+size_t ecalls_stack_of(const void *env) {
+	size_t stack = ((const size_t *)env)[6];
+
+	__asm__("ror $17, %0\n\txor %%fs:0x30, %0" : "+r"(stack) : : "cc");
+	return stack;
+}
+
 int ecalls_inside_get(void) {
 	return inside;
 }

@@ -6,7 +6,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use ecalls_threads::{Current, JoinHandle, blocking, is_thread, kernel_thread, yield_now};
+use ecalls_threads::{
+    Current, JoinHandle, blocking, can_switch, is_thread, kernel_thread, note_signal_mask,
+    yield_now,
+};
 use libc::{
     CLOCK_REALTIME, EAGAIN, EBUSY, EDEADLK, EINVAL, ENOTSUP, ESRCH, ETIMEDOUT, pthread_attr_t,
     pthread_t, size_t, timespec,
@@ -19,6 +22,10 @@ use crate::signals::{self, Signals};
 use crate::{cancel, cpus, key, time};
 
 const CANCELED: *mut c_void = ptr::without_provenance_mut(usize::MAX);
+
+/// In the place of the record of a thread that has been joined, or has ended detached. Its control
+/// block stays: the next thread has it.
+const GONE: *mut c_void = ptr::without_provenance_mut(1);
 
 const ENDED: u32 = 1;
 const DETACHED: u32 = 2;
@@ -46,6 +53,32 @@ pub(crate) struct Record {
     pub(crate) name: Name,
 }
 
+/// Whose thread a `pthread_t` is.
+enum Owner {
+    Runtime(Arc<Record>),
+    /// It is a kernel thread.
+    Kernel,
+    /// It was the runtime's, and has been joined or has ended detached.
+    Nobody,
+}
+
+/// Answers what is asked of a thread: `ours` of one of the runtime's, `real` of a kernel thread.
+///
+/// # Safety
+/// The thread exists, or has been one of the runtime's.
+pub(crate) unsafe fn ask(
+    thread: pthread_t,
+    real: impl FnOnce() -> c_int,
+    ours: impl FnOnce(&Arc<Record>) -> c_int,
+) -> c_int {
+    // SAFETY: as the caller says.
+    match unsafe { Record::of(thread) } {
+        Owner::Runtime(record) => ours(&record),
+        Owner::Kernel => real(),
+        Owner::Nobody => ESRCH,
+    }
+}
+
 /// User-level threads that have not ended.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
@@ -62,39 +95,54 @@ impl Record {
         })
     }
 
-    /// The record of a thread; `None`: a kernel thread's.
+    /// Whose thread that is.
     ///
     /// # Safety
-    /// The thread exists, or has not been joined.
-    pub(crate) unsafe fn of(thread: pthread_t) -> Option<Arc<Self>> {
+    /// The thread exists, or has been one of the runtime's.
+    unsafe fn of(thread: pthread_t) -> Owner {
         if !runtime::is_started() {
-            return None;
+            return Owner::Kernel;
         }
         // SAFETY: as the caller says, it is a control block.
-        let record: *const Self = unsafe { ecalls_record_of(thread) }.cast_const().cast();
+        let record = unsafe { ecalls_record_of(thread) };
         if record.is_null() {
-            return None;
+            return Owner::Kernel;
         }
+        if record == GONE {
+            return Owner::Nobody;
+        }
+        let record: *const Self = record.cast_const().cast();
         // SAFETY: the reference of the control block keeps it.
-        unsafe {
+        Owner::Runtime(unsafe {
             Arc::increment_strong_count(record);
-            Some(Arc::from_raw(record))
-        }
+            Arc::from_raw(record)
+        })
     }
 
     /// The calling thread's.
     pub(crate) fn mine<'a>() -> Option<&'a Self> {
+        // SAFETY: reads a variable of the thread.
+        let record = unsafe { ecalls_record_get() };
+        if record.addr() <= GONE.addr() {
+            return None;
+        }
         // SAFETY: it is kept until the thread has ended.
-        unsafe { ecalls_record_get().cast_const().cast::<Self>().as_ref() }
+        unsafe { record.cast_const().cast::<Self>().as_ref() }
     }
 
-    /// Gives up the reference of the control block.
+    /// Gives up the reference of the control block, which another thread can get from here on.
     ///
     /// # Safety
-    /// It is given up once.
+    /// It is given up once, and the block is still the thread's.
     unsafe fn release(self: &Arc<Self>) {
+        let block = self.thread.get().and_then(Current::control_block);
         // SAFETY: as the caller says.
-        unsafe { Arc::decrement_strong_count(Arc::as_ptr(self)) };
+        unsafe {
+            if let Some(block) = block {
+                ecalls_record_set_of(block as pthread_t, GONE);
+            }
+            Arc::decrement_strong_count(Arc::as_ptr(self));
+        }
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -128,20 +176,44 @@ impl Record {
     }
 }
 
+/// While it lives, a kernel thread is in a system call for a thread.
+struct Call<'a> {
+    record: &'a Record,
+    /// The thread is in the handler of a signal that has interrupted another call, perhaps.
+    before: u32,
+}
+
+impl<'a> Call<'a> {
+    fn begin(record: &'a Record) -> Self {
+        let tid = kernel_thread().unwrap_or(0);
+        let before = record.call.swap(tid, Ordering::SeqCst);
+        Self { record, before }
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.record.call.store(self.before, Ordering::SeqCst);
+    }
+}
+
+/// The calling thread goes on outside of the calls in which it was.
+pub(crate) fn leave_call() {
+    if let Some(record) = Record::mine() {
+        record.call.store(0, Ordering::SeqCst);
+    }
+}
+
 /// Executes a call that may block its kernel thread, for the calling thread.
 pub(crate) fn in_call<R>(call: impl FnOnce() -> R) -> R {
     let Some(record) = Record::mine().filter(|_| is_thread()) else {
         return call();
     };
     let result = blocking(|| {
-        record
-            .call
-            .store(kernel_thread().unwrap_or(0), Ordering::SeqCst);
+        let _call = Call::begin(record);
         // Who sends one from here on ends the call.
         signals::take();
-        let result = call();
-        record.call.store(0, Ordering::SeqCst);
-        result
+        call()
     });
     cancel::point();
     signals::take();
@@ -240,7 +312,9 @@ impl Body {
         if has_returned {
             record.result.store(result, Ordering::Release);
         } else {
+            // It may have left the handler of a signal, with the mask of that.
             cancel::unblock();
+            note_signal_mask(None);
         }
         // SAFETY: destroys the thread's variables; a second time is nothing.
         unsafe { next::__call_tls_dtors() };
@@ -251,10 +325,7 @@ impl Body {
         unpark(record.address(), usize::MAX);
         if before & DETACHED != 0 {
             // SAFETY: once, as it is detached.
-            unsafe {
-                ecalls_record_set(ptr::null_mut());
-                record.release();
-            }
+            unsafe { record.release() };
         }
         if LIVE.fetch_sub(1, Ordering::SeqCst) == 1 {
             unpark((&raw const LIVE).addr(), usize::MAX);
@@ -380,10 +451,8 @@ fn join(
 unsafe extern "C-unwind" fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int {
     // SAFETY: the caller's thread and variable.
     unsafe {
-        match Record::of(thread) {
-            Some(record) => join(thread, &record, result, None),
-            None => in_call(|| next::pthread_join(thread, result)),
-        }
+        let real = || in_call(|| next::pthread_join(thread, result));
+        ask(thread, real, |record| join(thread, record, result, None))
     }
 }
 
@@ -394,10 +463,8 @@ unsafe extern "C-unwind" fn pthread_tryjoin_np(
 ) -> c_int {
     // SAFETY: the caller's thread and variable.
     unsafe {
-        match Record::of(thread) {
-            Some(record) => join(thread, &record, result, Some(0)),
-            None => next::pthread_tryjoin_np(thread, result),
-        }
+        let real = || next::pthread_tryjoin_np(thread, result);
+        ask(thread, real, |record| join(thread, record, result, Some(0)))
     }
 }
 
@@ -409,27 +476,20 @@ unsafe extern "C-unwind" fn pthread_timedjoin_np(
 ) -> c_int {
     // SAFETY: the caller's thread, variable and time.
     unsafe {
-        let Some(record) = Record::of(thread) else {
-            return in_call(|| next::pthread_timedjoin_np(thread, result, until));
-        };
-        match until
-            .as_ref()
-            .map(|until| time::until_ns(CLOCK_REALTIME, until))
-        {
-            Some(Ok(until_ns)) => join(thread, &record, result, Some(until_ns.max(1))),
-            Some(Err(errno)) => errno,
-            None => join(thread, &record, result, None),
-        }
+        let real = || in_call(|| next::pthread_timedjoin_np(thread, result, until));
+        ask(thread, real, |record| {
+            let until = until.as_ref();
+            match until.map(|until| time::until_ns(CLOCK_REALTIME, until)) {
+                Some(Ok(until_ns)) => join(thread, record, result, Some(until_ns.max(1))),
+                Some(Err(errno)) => errno,
+                None => join(thread, record, result, None),
+            }
+        })
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_detach(thread: pthread_t) -> c_int {
-    // SAFETY: the caller's thread.
-    let Some(record) = (unsafe { Record::of(thread) }) else {
-        // SAFETY: as above.
-        return unsafe { next::pthread_detach(thread) };
-    };
+/// Lets a thread of the runtime run on without one that joins it.
+fn detach(record: &Arc<Record>) -> c_int {
     let handle = record
         .handle
         .lock()
@@ -439,10 +499,16 @@ unsafe extern "C-unwind" fn pthread_detach(thread: pthread_t) -> c_int {
         return EINVAL;
     }
     if record.state.fetch_or(DETACHED, Ordering::SeqCst) & ENDED != 0 {
-        // SAFETY: once, as the thread has ended without.
+        // SAFETY: once, as the thread has ended without. `record` keeps the block.
         unsafe { record.release() };
     }
     0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pthread_detach(thread: pthread_t) -> c_int {
+    // SAFETY: the caller's thread.
+    unsafe { ask(thread, || next::pthread_detach(thread), detach) }
 }
 
 #[unsafe(no_mangle)]
@@ -472,13 +538,31 @@ fn is_main() -> bool {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn sched_yield() -> c_int {
-    if is_thread() {
+    if can_switch() {
         yield_now();
         signals::take();
         return 0;
     }
     // SAFETY: gives up the CPU.
-    unsafe { next::sched_yield() }
+    in_call(|| unsafe { next::sched_yield() })
+}
+
+/// The attributes that a thread of the runtime has.
+fn attributes_of(record: &Record, attr: *mut pthread_attr_t) -> c_int {
+    let Some(current) = record.thread.get() else {
+        return ESRCH;
+    };
+    let (low, bytes) = current.stack();
+    let detached = record.state.load(Ordering::Relaxed) & DETACHED != 0;
+    // SAFETY: the caller's attributes.
+    unsafe {
+        let result = libc::pthread_attr_init(attr);
+        if result != 0 {
+            return result;
+        }
+        libc::pthread_attr_setdetachstate(attr, c_int::from(detached));
+        pthread_attr_setstack(attr, low as *mut c_void, bytes)
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -488,20 +572,8 @@ unsafe extern "C-unwind" fn pthread_getattr_np(
 ) -> c_int {
     // SAFETY: the caller's thread and attributes.
     unsafe {
-        let Some(record) = Record::of(thread) else {
-            return next::pthread_getattr_np(thread, attr);
-        };
-        let Some(current) = record.thread.get() else {
-            return ESRCH;
-        };
-        let result = libc::pthread_attr_init(attr);
-        if result != 0 {
-            return result;
-        }
-        let (low, bytes) = current.stack();
-        let detached = record.state.load(Ordering::Relaxed) & DETACHED != 0;
-        libc::pthread_attr_setdetachstate(attr, c_int::from(detached));
-        pthread_attr_setstack(attr, low as *mut c_void, bytes)
+        let real = || next::pthread_getattr_np(thread, attr);
+        ask(thread, real, |record| attributes_of(record, attr))
     }
 }
 
@@ -513,13 +585,18 @@ unsafe extern "C-unwind" fn pthread_getschedparam(
 ) -> c_int {
     // SAFETY: the caller's thread and variables.
     unsafe {
-        if Record::of(thread).is_none() {
-            return next::pthread_getschedparam(thread, policy, param);
-        }
-        *policy = libc::SCHED_OTHER;
-        (*param).sched_priority = 0;
+        let real = || next::pthread_getschedparam(thread, policy, param);
+        ask(thread, real, |_| {
+            *policy = libc::SCHED_OTHER;
+            (*param).sched_priority = 0;
+            0
+        })
     }
-    0
+}
+
+/// 0 for what a user-level thread has.
+fn refused_unless(is_so: bool, error: c_int) -> c_int {
+    if is_so { 0 } else { error }
 }
 
 #[unsafe(no_mangle)]
@@ -530,14 +607,10 @@ unsafe extern "C-unwind" fn pthread_setschedparam(
 ) -> c_int {
     // SAFETY: the caller's thread and parameters.
     unsafe {
-        if Record::of(thread).is_none() {
-            return next::pthread_setschedparam(thread, policy, param);
-        }
-    }
-    if policy == libc::SCHED_OTHER {
-        0
-    } else {
-        ENOTSUP
+        let real = || next::pthread_setschedparam(thread, policy, param);
+        ask(thread, real, |_| {
+            refused_unless(policy == libc::SCHED_OTHER, ENOTSUP)
+        })
     }
 }
 
@@ -545,11 +618,9 @@ unsafe extern "C-unwind" fn pthread_setschedparam(
 unsafe extern "C-unwind" fn pthread_setschedprio(thread: pthread_t, priority: c_int) -> c_int {
     // SAFETY: the caller's thread.
     unsafe {
-        if Record::of(thread).is_none() {
-            return next::pthread_setschedprio(thread, priority);
-        }
+        let real = || next::pthread_setschedprio(thread, priority);
+        ask(thread, real, |_| refused_unless(priority == 0, EINVAL))
     }
-    if priority == 0 { 0 } else { EINVAL }
 }
 
 #[unsafe(no_mangle)]
@@ -559,11 +630,9 @@ unsafe extern "C-unwind" fn pthread_getcpuclockid(
 ) -> c_int {
     // SAFETY: the caller's thread and variable.
     unsafe {
-        match Record::of(thread) {
-            // The time of the kernel threads that execute it is not only its own.
-            Some(_) => libc::ENOENT,
-            None => next::pthread_getcpuclockid(thread, clock),
-        }
+        let real = || next::pthread_getcpuclockid(thread, clock);
+        // The time of the kernel threads that execute it is not only its own.
+        ask(thread, real, |_| libc::ENOENT)
     }
 }
 
@@ -576,10 +645,8 @@ unsafe extern "C-unwind" fn pthread_setaffinity_np(
 ) -> c_int {
     // SAFETY: the caller's thread and set.
     unsafe {
-        match Record::of(thread) {
-            Some(_) => EINVAL,
-            None => next::pthread_setaffinity_np(thread, bytes, cpus),
-        }
+        let real = || next::pthread_setaffinity_np(thread, bytes, cpus);
+        ask(thread, real, |_| EINVAL)
     }
 }
 
@@ -591,11 +658,11 @@ unsafe extern "C-unwind" fn pthread_getaffinity_np(
 ) -> c_int {
     // SAFETY: the caller's thread and set.
     unsafe {
-        match Record::of(thread) {
+        let real = || next::pthread_getaffinity_np(thread, bytes, cpus);
+        ask(thread, real, |_| {
             // The first kernel thread's.
-            Some(_) if libc::sched_getaffinity(libc::getpid(), bytes, cpus) < 0 => EINVAL,
-            Some(_) => 0,
-            None => next::pthread_getaffinity_np(thread, bytes, cpus),
-        }
+            let got = libc::sched_getaffinity(libc::getpid(), bytes, cpus);
+            refused_unless(got >= 0, EINVAL)
+        })
     }
 }

@@ -158,6 +158,22 @@ impl Activation {
         unsafe { &*self.current.get() }.as_ref()
     }
 
+    /// The thread that it executes, if that may go on in another one.
+    #[inline]
+    pub(crate) fn movable_ref(&self) -> Option<&Arc<Thread>> {
+        self.current_ref().filter(|thread| !thread.stays.get())
+    }
+
+    /// Whether the thread that it executes must go on here.
+    pub(crate) fn is_stayed_in(&self) -> bool {
+        self.current_ref().is_some_and(|thread| thread.stays.get())
+    }
+
+    /// The same.
+    pub(crate) fn movable(&self) -> Option<Arc<Thread>> {
+        self.movable_ref().cloned()
+    }
+
     /// The thread that it executes.
     pub(crate) fn current(&self) -> Option<Arc<Thread>> {
         self.current_ref().cloned()

@@ -17,14 +17,15 @@ use crate::word::Notified;
 use crate::{local, mask, storage};
 
 /// While it lives, the calling thread has its processor (and does not, if it had it before: then
-/// the caller is a scheduler). Outside of a runtime it does nothing. No switch may happen
-/// meanwhile.
+/// the caller is a scheduler). Outside of a runtime, and for a thread that stays where it is, it
+/// does nothing. No switch may happen meanwhile.
 pub(crate) struct Entered(Option<NonNull<Activation>>);
 
 impl Entered {
     pub(crate) fn new() -> Self {
         let entered = Activation::get()
             .filter(|activation| activation.lock().load(Ordering::Relaxed) == 0)
+            .filter(|activation| !activation.is_stayed_in())
             .map(|activation| NonNull::from(activation.enter()));
         Self(entered)
     }
@@ -46,7 +47,8 @@ impl Drop for Entered {
 /// Makes a thread ready that nobody else makes ready.
 pub(crate) fn make_ready(thread: Arc<Thread>, why: Why) {
     let shared = Arc::clone(&thread.shared);
-    let here = Activation::get().filter(|at| std::ptr::eq(at.shared(), Arc::as_ptr(&shared)));
+    let here = Activation::get()
+        .filter(|at| std::ptr::eq(at.shared(), Arc::as_ptr(&shared)) && !at.is_stayed_in());
     match here {
         Some(activation) => {
             let entered = Entered::new();
@@ -71,7 +73,7 @@ pub(crate) fn wake(thread: &Arc<Thread>, epoch: u64) -> bool {
 // processor predicts it, which is 40 of 55 ns.
 #[inline(always)]
 pub fn yield_now() {
-    match Activation::get().filter(|at| at.current_ref().is_some()) {
+    match Activation::get().filter(|at| at.movable_ref().is_some()) {
         Some(activation) => {
             if let Some(thread) = activation.enter().current_ref() {
                 // SAFETY: the current thread is the one on whose stack this is.
@@ -107,6 +109,37 @@ pub fn in_scheduler() -> bool {
     Activation::get().is_some_and(|activation| {
         activation.lock().load(Ordering::Relaxed) != 0 || activation.current_ref().is_none()
     })
+}
+
+/// Whether the caller is a user-level thread that can be put aside where it is: not one that
+/// [stays](set_stays).
+#[inline]
+#[must_use]
+pub fn can_switch() -> bool {
+    Activation::get().is_some_and(|activation| {
+        activation.lock().load(Ordering::Relaxed) == 0 && activation.movable_ref().is_some()
+    })
+}
+
+/// Whether the caller is on the stack of the user-level thread that it is: the handler of a signal
+/// can be on an alternate one, or on the scheduler's, which is about to execute the thread.
+#[must_use]
+pub fn is_on_own_stack() -> bool {
+    let thread = Activation::get().and_then(Activation::current_ref);
+    thread.is_some_and(|thread| thread.is_on_its_stack())
+}
+
+/// Has the calling thread stay where it is, in the kernel thread that executes it, until it is told
+/// otherwise: to this crate it is a kernel thread outside of the runtime meanwhile. In the handler
+/// of a signal it must be so: the handler can have interrupted code that has a lock of the
+/// allocator's, or is in a call of [`blocking`]. Returns what held before; the same for whoever is
+/// no user-level thread.
+pub fn set_stays(stays: bool) -> bool {
+    let activation = Activation::get().filter(|at| at.lock().load(Ordering::Relaxed) == 0);
+    match activation.and_then(Activation::current_ref) {
+        Some(thread) => thread.stays.replace(stays),
+        None => stays,
+    }
 }
 
 /// Attaches a pointer to the calling thread, for a layer above that has things of each thread:
@@ -150,7 +183,7 @@ pub fn note_signal_mask(mask: Option<u64>) {
 /// (the allocator's); and each thread must have its own thread-local storage.
 pub fn yield_from_signal() {
     let has_processor = Activation::get().is_some_and(|activation| {
-        is_thread()
+        can_switch()
             && activation.words().active.load(Ordering::Relaxed) == activation.number
             && activation
                 .current_ref()
@@ -177,10 +210,10 @@ pub fn sleep(duration: Duration) {
 
 /// Sleeps until a time on CLOCK_MONOTONIC, ns.
 pub fn sleep_until(time_ns: u64) {
-    let Some((activation, thread)) = Activation::get().and_then(|at| Some((at, at.current()?)))
+    let Some((activation, thread)) = Activation::get().and_then(|at| Some((at, at.movable()?)))
     else {
         let ns = time_ns.saturating_sub(now_ns());
-        return std::thread::sleep(Duration::from_nanos(ns));
+        return blocking(|| std::thread::sleep(Duration::from_nanos(ns)));
     };
     let _ = activation.enter();
     thread.shared.add_timer(time_ns, &thread);
@@ -197,17 +230,36 @@ pub fn sleep_until(time_ns: u64) {
 ///
 /// With the kernel side the processor is given up if the call blocks, as it is without this
 /// function, too, whatever the thread blocks in; then a [`scheduling_point`] should follow, which
-/// this function has. Thread-local variables are those of the kernel
-/// thread, which stays the same during the call.
+/// this function has. During the call the thread [stays](set_stays) in its kernel thread, the
+/// handlers of signals included.
 pub fn blocking<R>(call: impl FnOnce() -> R) -> R {
-    let Some(activation) = Activation::get().filter(|at| at.current_ref().is_some()) else {
+    let activation = Activation::get().filter(|at| at.lock().load(Ordering::Relaxed) == 0);
+    let Some(thread) = activation.and_then(Activation::current_ref) else {
         return call();
     };
-    if activation.shared().is_told() {
-        // The kernel side sees whether it blocks, so a spare is woken only if it does.
-        let result = call();
+    let stays = Stays::begin(thread);
+    // One that has stayed before has no scheduling point afterwards either.
+    let comes_back = leave(stays.before) && !stays.before;
+    let result = call();
+    drop(stays);
+    if comes_back {
         scheduling_point();
-        return result;
+    }
+    result
+}
+
+/// Gives up the processor before a call of the calling thread, unless the kernel side sees whether
+/// that blocks, so that a spare is woken only if it does. False: the thread keeps it.
+fn leave(has_stayed: bool) -> bool {
+    let Some(activation) = Activation::get() else {
+        return false;
+    };
+    if activation.shared().is_told() {
+        return true;
+    }
+    // Who stays does not wait for a processor that it does not have any more.
+    if has_stayed && activation.words().active.load(Ordering::Relaxed) != activation.number {
+        return false;
     }
     let activation = activation.enter();
     let (shared, index) = (activation.shared(), activation.processor());
@@ -229,12 +281,29 @@ pub fn blocking<R>(call: impl FnOnce() -> R) -> R {
         }
     }
     activation.leave();
-    let result = call();
-    if left {
-        // `call` may have waited in the runtime, and continued on another activation.
-        scheduling_point();
+    left
+}
+
+/// While it lives, the thread stays in its kernel thread.
+struct Stays {
+    thread: NonNull<Thread>,
+    before: bool,
+}
+
+impl Stays {
+    fn begin(thread: &Arc<Thread>) -> Self {
+        Self {
+            before: thread.stays.replace(true),
+            thread: NonNull::from(&**thread),
+        }
     }
-    result
+}
+
+impl Drop for Stays {
+    fn drop(&mut self) {
+        // SAFETY: it is the calling thread, which exists.
+        unsafe { self.thread.as_ref() }.stays.set(self.before);
+    }
 }
 
 /// A scheduling point, and nothing else: if the calling thread has blocked since the last one, it

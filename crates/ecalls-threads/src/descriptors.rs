@@ -18,7 +18,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::{Errno, dup};
 
 use crate::activation::Activation;
-use crate::calls::Entered;
+use crate::calls::{Entered, blocking};
 use crate::error::{Error, Result};
 use crate::spin::Spin;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -223,7 +223,7 @@ pub fn wait_ready_for(fd: impl AsFd, interest: Interest, limit: Duration) -> io:
 }
 
 fn wait(fd: BorrowedFd<'_>, interest: Interest, until_ns: Option<u64>) -> io::Result<bool> {
-    let Some((activation, thread)) = Activation::get().and_then(|at| Some((at, at.current()?)))
+    let Some((activation, thread)) = Activation::get().and_then(|at| Some((at, at.movable()?)))
     else {
         return wait_outside(fd, interest, until_ns);
     };
@@ -252,7 +252,7 @@ fn wait(fd: BorrowedFd<'_>, interest: Interest, until_ns: Option<u64>) -> io::Re
     Ok(!shared.descriptors.end(token, fd, copy.as_ref()))
 }
 
-/// For kernel threads outside of the runtime.
+/// For kernel threads outside of the runtime, and threads that stay in theirs.
 fn wait_outside(fd: BorrowedFd<'_>, interest: Interest, until_ns: Option<u64>) -> io::Result<bool> {
     let flags = match interest {
         Interest::Read => PollFlags::IN,
@@ -261,7 +261,8 @@ fn wait_outside(fd: BorrowedFd<'_>, interest: Interest, until_ns: Option<u64>) -
     };
     loop {
         let limit = until_ns.map(|until_ns| timespec(until_ns.saturating_sub(now_ns())));
-        match poll(&mut [PollFd::from_borrowed_fd(fd, flags)], limit.as_ref()) {
+        let mut fds = [PollFd::from_borrowed_fd(fd, flags)];
+        match blocking(|| poll(&mut fds, limit.as_ref())) {
             Err(Errno::INTR) => {}
             ready => return Ok(ready? > 0),
         }

@@ -62,6 +62,9 @@ pub(crate) struct Thread {
     pub(crate) mask: AtomicU64,
     /// What a layer above has attached; only the thread uses it.
     pub(crate) attached: Cell<*mut ()>,
+    /// It must not leave the kernel thread that executes it ([`calls::set_stays`]); only the thread
+    /// uses it.
+    pub(crate) stays: Cell<bool>,
     /// The lowest address of its stack, and its bytes.
     stack: (usize, usize),
     /// Used by the activation that executes the thread.
@@ -71,9 +74,9 @@ pub(crate) struct Thread {
     yielder: Cell<Option<NonNull<Yielder<(), After>>>>,
 }
 
-// SAFETY: `routine`, `yielder` and `attached` are used by the activation that took the thread out
-// of the policy, or from the thread's own stack, until it is ready or settled again; both
-// synchronize.
+// SAFETY: `routine`, `yielder`, `attached` and `stays` are used by the activation that took the
+// thread out of the policy, or from the thread's own stack, until it is ready or settled again;
+// both synchronize.
 unsafe impl Sync for Thread {}
 // SAFETY: as above; the closure that the routine executes is `Send`.
 unsafe impl Send for Thread {}
@@ -99,6 +102,7 @@ impl Thread {
             named: AtomicU32::new(0),
             mask: AtomicU64::new(mask_of_creator(&shared)),
             attached: Cell::new(null_mut()),
+            stays: Cell::new(false),
             stack: stack.range(),
             routine: UnsafeCell::new(None),
             block,

@@ -1,7 +1,7 @@
 //! Lists of waiting threads: what the locks, and `join`, are made of.
 //!
 //! A user-level thread that waits gives up its processor; a kernel thread from outside of the
-//! runtime sleeps on a futex.
+//! runtime, and a thread that stays in its kernel thread, sleeps on a futex.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ impl Waiters {
         for_signals: bool,
         is_needless: impl FnOnce() -> bool,
     ) -> Waited {
-        let Some((activation, thread)) = Activation::get().and_then(|a| Some((a, a.current()?)))
+        let Some((activation, thread)) = Activation::get().and_then(|a| Some((a, a.movable()?)))
         else {
             return self.wait_outside(key, until_ns, for_signals, is_needless);
         };
@@ -159,7 +159,7 @@ impl Waiters {
         let needless = is_needless();
         let mut waited = Waited::Woken;
         while !needless && word.load(Ordering::Acquire) == 0 {
-            waited = sleep_on(&word, 0, until_ns);
+            waited = calls::blocking(|| sleep_on(&word, 0, until_ns));
             if waited == Waited::TimedOut || for_signals && waited == Waited::Interrupted {
                 break;
             }

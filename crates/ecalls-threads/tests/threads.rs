@@ -43,6 +43,49 @@ fn a_processor_runs_others_while_one_blocks() {
     assert!(start.elapsed() < Duration::from_secs(3), "{stats:?}");
 }
 
+/// Whatever it does in a call, and without a processor: what it waits for is waited for there.
+#[test]
+fn a_thread_in_a_call_stays_in_its_kernel_thread() {
+    Runtime::builder()
+        .processors(1)
+        .run(|| {
+            let (mutex, turns) = (Arc::new(Mutex::new(())), Arc::new(AtomicU64::new(0)));
+            let ends = Arc::new(AtomicBool::new(false));
+            let (counted, told) = (Arc::clone(&turns), Arc::clone(&ends));
+            let other = spawn(move || {
+                while !told.load(Ordering::Relaxed) {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    yield_now();
+                }
+            });
+            let held = mutex.lock();
+            let waits = Arc::clone(&mutex);
+            let thread = spawn(move || {
+                blocking(|| {
+                    let mut tids = vec![rustix::thread::gettid()];
+                    drop(waits.lock());
+                    tids.push(rustix::thread::gettid());
+                    sleep(Duration::from_millis(1));
+                    tids.push(rustix::thread::gettid());
+                    yield_now();
+                    spawn(|| ()).join().expect("no panic");
+                    tids.push(rustix::thread::gettid());
+                    tids.dedup();
+                    assert_eq!(tids.len(), 1);
+                });
+            });
+            sleep(Duration::from_millis(5));
+            let before = turns.load(Ordering::Relaxed);
+            sleep(Duration::from_millis(5));
+            assert!(turns.load(Ordering::Relaxed) > before);
+            drop(held);
+            thread.join().expect("no panic");
+            ends.store(true, Ordering::Relaxed);
+            other.join().expect("no panic");
+        })
+        .unwrap();
+}
+
 #[test]
 fn threads_sleep_side_by_side() {
     let start = Instant::now();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the programs of this folder check with: CHECK counts in `failures` what is wrong. */
+/* What the programs of this folder check with: CHECK counts in `failures` what is wrong. Each runs
+   one of its checks, by name: PROGRAM CHECK [NUMBER]; the exit status is the number of failures. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -49,6 +50,29 @@ static inline int kernel_threads(void)
 	if (tasks)
 		closedir(tasks);
 	return count;
+}
+
+/* How many threads or rounds a check has. */
+static int number;
+
+struct check {
+	const char *name;
+	void (*run)(void);
+};
+
+/* Runs the check that argv names: of a table whose last name is NULL. */
+static inline int run_check(const struct check *checks, int argc, char **argv, int usual)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+
+	number = argc > 2 ? atoi(argv[2]) : usual;
+	for (const struct check *check = checks; check->name; check++)
+		if (strcmp(name, check->name) == 0) {
+			check->run();
+			return failures > 99 ? 99 : failures;
+		}
+	fprintf(stderr, "no check is called \"%s\"\n", name);
+	return 100;
 }
 
 #endif

@@ -610,12 +610,44 @@ static void last(void)
 	pthread_exit(NULL);
 }
 
+/* --- gone: of a thread that was joined, or has ended detached, nobody knows --- */
+
+static void ask_in_vain(pthread_t thread)
+{
+	struct sched_param param;
+	int policy;
+
+	CHECK(pthread_kill(thread, 0) == ESRCH);
+	CHECK(pthread_cancel(thread) == ESRCH);
+	CHECK(pthread_detach(thread) == ESRCH);
+	CHECK(pthread_join(thread, NULL) == ESRCH);
+	CHECK(pthread_setname_np(thread, "nobody") == ESRCH);
+	CHECK(pthread_getschedparam(thread, &policy, &param) == ESRCH);
+}
+
+static void gone(void)
+{
+	pthread_t *threads = calloc(number, sizeof(*threads));
+
+	for (int i = 0; i < number; i++) {
+		threads[i] = create(end, NULL);
+		if (i % 2)
+			CHECK(pthread_detach(threads[i]) == 0);
+	}
+	for (int i = 0; i < number; i += 2)
+		join(threads[i]);
+	for (int i = 1; i < number; i += 2)
+		while (pthread_kill(threads[i], 0) != ESRCH)
+			sched_yield();
+	usleep(20000);
+	for (int i = 0; i < number; i++)
+		ask_in_vain(threads[i]);
+	free(threads);
+}
+
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*check)(void);
-	} checks[] = {
+	static const struct check checks[] = {
 		{"locks", locks},
 		{"many", many},
 		{"kinds", kinds},
@@ -623,19 +655,13 @@ int main(int argc, char **argv)
 		{"slices", slices},
 		{"signals", signals},
 		{"forks", forks},
+		{"gone", gone},
 		{"last", last},
 		{"connections", connections},
 		{"descriptors", descriptors},
+		{NULL, NULL},
 	};
-	const char *name = argc > 1 ? argv[1] : "";
 
-	number = argc > 2 ? atoi(argv[2]) : 50;
 	setlinebuf(stdout);
-	for (size_t i = 0; i < sizeof(checks) / sizeof(*checks); i++)
-		if (strcmp(name, checks[i].name) == 0) {
-			checks[i].check();
-			return failures > 99 ? 99 : failures;
-		}
-	fprintf(stderr, "no check is called \"%s\"\n", name);
-	return 100;
+	return run_check(checks, argc, argv, 50);
 }

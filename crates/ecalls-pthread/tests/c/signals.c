@@ -24,8 +24,6 @@
 
 #include "check.h"
 
-static int number;
-
 static sigset_t only(int signal) {
 	sigset_t set;
 
@@ -516,23 +514,18 @@ static void cancelled(void) {
 	}
 }
 
-int main(int argc, char **argv) {
-	static const struct {
-		const char *name;
-		void (*check)(void);
-	} checks[] = {
-		{"masks", masks},	  {"blocked", blocked}, {"sent", sent},
-		{"restarted", restarted}, {"waited", waited},	{"storm", storm},
+int main(int argc, char **argv)
+{
+	static const struct check checks[] = {
+		{"masks", masks},
+		{"blocked", blocked},
+		{"sent", sent},
+		{"restarted", restarted},
+		{"waited", waited},
+		{"storm", storm},
 		{"cancelled", cancelled},
+		{NULL, NULL},
 	};
-	const char *name = argc > 1 ? argv[1] : "";
 
-	number = argc > 2 ? atoi(argv[2]) : 60;
-	for (size_t i = 0; i < sizeof(checks) / sizeof(*checks); i++)
-		if (strcmp(name, checks[i].name) == 0) {
-			checks[i].check();
-			return failures > 99 ? 99 : failures;
-		}
-	fprintf(stderr, "no check is called \"%s\"\n", name);
-	return 100;
+	return run_check(checks, argc, argv, 60);
 }

@@ -129,6 +129,12 @@ fn attributes_and_answers_are_those_of_posix() {
     both(|sees| drop(check("kinds", "1", sees)));
 }
 
+/// POSIX leaves that undefined, and kernel threads read what the C library has freed.
+#[test]
+fn a_thread_that_was_joined_is_no_thread() {
+    both(|sees| drop(check("gone", "100", sees)));
+}
+
 #[test]
 fn a_thread_is_cancelled_wherever_it_waits() {
     both(|sees| drop(check("cancel", "140", sees)));
@@ -170,6 +176,27 @@ fn a_thread_has_its_signal_mask_and_the_signals_sent_to_it() {
         output(&mut of(&program));
         both(|sees| drop(output(threaded(&mut of(&program), sees))));
     }
+}
+
+/// What a handler waits for, and a time slice, put its thread aside nowhere: it might have a lock.
+#[test]
+fn a_thread_stays_where_it_is_while_a_handler_runs() {
+    let program = compile("handlers");
+    let of = |name: &str, processors: &str, sees| {
+        let mut command = Command::new(&program);
+        threaded(command.args([name, "20"]), sees);
+        command.env("ECALLS_THREADS_PROCESSORS", processors);
+        output(&mut command)
+    };
+    for name in ["waits", "interrupted", "jumps"] {
+        output(Command::new(&program).args([name, "20"]));
+        both(|sees| {
+            for processors in ["1", "2"] {
+                of(name, processors, sees);
+            }
+        });
+    }
+    both(|sees| drop(of("undisturbed", "1", sees)));
 }
 
 #[test]
