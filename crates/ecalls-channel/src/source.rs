@@ -2,6 +2,7 @@
 
 use ecalls::Ecalls;
 use ecalls_abi::lane::LaneCount;
+pub use ecalls_abi::lane::LaneSource;
 use ecalls_abi::sink::LaneOut;
 use ecalls_abi::wire::Host;
 use ecalls_kernel::Result;
@@ -15,6 +16,15 @@ pub use ecalls_kernel::lane::LaneStat;
 /// [`ecalls_kernel::Error::Denied`] for clients of a daemon without root's rights.
 pub fn channels(ecalls: &Ecalls) -> Result<(Vec<LaneStat>, LaneCount, LaneOut)> {
     ecalls_kernel::lane::lanes(ecalls.lane()?)
+}
+
+/// The other hosts that have sent frames of the channel of that name, and what each has told;
+/// `None`: no program of this host has it open.
+///
+/// # Errors
+/// As [`channels`].
+pub fn sources(ecalls: &Ecalls, name: &str) -> Result<Option<Vec<(u64, LaneSource)>>> {
+    ecalls_kernel::lane::sources(ecalls.lane()?, name)
 }
 
 /// Time in which frames became events on this host, ns: of all runs of the kernel side's program on

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use ecalls::{Ecalls, Result, now_ns};
 use ecalls_channel::frame::Submission;
-use ecalls_channel::source::{LaneStat, channels};
+use ecalls_channel::source::{LaneSource, sources};
 use ecalls_channel::{Publisher, To};
 
 use crate::choice::Told;
@@ -87,24 +87,18 @@ impl Post {
         sent.map(|_| ())
     }
 
-    /// The channel's counters, sources and sinks; `None`: it has been closed.
-    pub(crate) fn stat(&self) -> Result<Option<LaneStat>> {
-        let (all, ..) = channels(&self.ecalls)?;
-        Ok(all.into_iter().find(|stat| stat.name == self.name))
-    }
-
     /// What the other hosts have told, as this host's kernel has stored it; and those that told
     /// what cannot be.
     pub(crate) fn told(&self) -> Result<(Vec<Told>, Vec<Refused>)> {
-        let stat = self.stat()?;
-        Ok(stat.map_or_else(Default::default, |stat| told_of(&stat, now_ns())))
+        let sources = sources(&self.ecalls, &self.name)?.unwrap_or_default();
+        Ok(told_of(&sources, now_ns()))
     }
 }
 
 /// What the sources of a channel have told, and who told what cannot be.
-pub fn told_of(stat: &LaneStat, now_ns: u64) -> (Vec<Told>, Vec<Refused>) {
+pub fn told_of(sources: &[(u64, LaneSource)], now_ns: u64) -> (Vec<Told>, Vec<Refused>) {
     let (mut told, mut refused) = (Vec::new(), Vec::new());
-    for (host, source) in stat.sources.iter().filter(|(_, one)| one.told_ns != 0) {
+    for (host, source) in sources.iter().filter(|(_, one)| one.told_ns != 0) {
         match Summary::read(&source.value) {
             Ok(summary) => told.push(Told {
                 host: *host,

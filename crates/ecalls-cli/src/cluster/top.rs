@@ -147,7 +147,7 @@ fn look(ecalls: &Ecalls) -> Result<Vec<LaneStat>, ecalls::Error> {
 
 /// The other hosts that have sent anything, and this one.
 fn host_lines(stat: &LaneStat, counts: &BTreeMap<u64, Counts>) -> Vec<Line> {
-    let (told, refused) = told_of(stat, now_ns());
+    let (told, refused) = told_of(&stat.sources, now_ns());
     let of_host = |host: u64, missing: u64| {
         let row = told.iter().find(|one| one.host == host).map(HostRow::new);
         let lie = refused.iter().find(|(one, ..)| *one == host);

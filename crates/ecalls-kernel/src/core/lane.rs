@@ -527,21 +527,37 @@ pub fn lanes(core: &Core) -> Result<(Vec<LaneStat>, LaneCount, LaneOut)> {
     let (outs, sinks) = (sink::outs(core)?, Sinks::of(core)?);
     let mut found = Vec::new();
     for index in 1..LANE_CHANNELS as u32 {
-        let channel = rows.table.get(index)?;
+        let channel = rows.view.get(index);
         if channel.id == 0 || !is_held(core, &channel) {
             continue;
         }
-        let sources = sources_of(core, channel.id)?.into_iter();
         found.push(LaneStat {
             name: core.service_info(channel.service)?.name().to_owned(),
             channel,
             count: sum(&counts, index)?,
-            sources: sources.map(|(key, source)| (key.host, source)).collect(),
+            sources: hosts_of(core, channel.id)?,
             out: outs.get(index),
             sinks: sinks.of_channel(index),
         });
     }
     Ok((found, sum(&counts, 0)?, outs.get(0)))
+}
+
+/// The other hosts that have sent frames of the channel of that name, and what each has told;
+/// `None`: no program of this host has it open.
+///
+/// # Errors
+/// Those of reading the tables.
+pub fn sources(core: &Core, name: &str) -> Result<Option<Vec<(u64, LaneSource)>>> {
+    let opened = opened(core, text_id(name))?;
+    opened
+        .map(|(_, channel)| hosts_of(core, channel.id))
+        .transpose()
+}
+
+fn hosts_of(core: &Core, channel: u64) -> Result<Vec<(u64, LaneSource)>> {
+    let sources = sources_of(core, channel)?.into_iter();
+    Ok(sources.map(|(key, source)| (key.host, source)).collect())
 }
 
 fn sum(counts: &Table<LaneCount>, index: u32) -> Result<LaneCount> {
