@@ -203,6 +203,21 @@ fn output_is_what_the_rest_of_this_chain_sees() {
 }
 
 #[test]
+fn output_has_the_size_of_its_fields() {
+    let Some(ecalls) = core() else { return };
+    let (service, name) = own_service(&ecalls);
+    let mut behind = ecalls.channel().open().expect("a channel");
+    let builder = ecalls.subscribe(&name).expect("the service");
+    let builder = builder.ecode("struct output { u32 a, b, c; }; output.a = output.c = value;");
+    let _it = builder.memory(&behind).install().expect("a subscription");
+    service.raise(&Raise::new(&[7; 8])).expect("raised");
+    let event = behind.recv_timeout(PATIENCE).expect("a living core");
+    let event = event.expect("an event");
+    assert_eq!((event.size, &event.data[..2]), (12, &[0x0707_0707; 2][..]));
+    assert_all_adds_up(&ecalls, service.index());
+}
+
+#[test]
 fn failed_handler_is_counted_and_loses_no_event() {
     let Some(ecalls) = core() else { return };
     let _alone = alone();

@@ -37,7 +37,7 @@ pub struct Program {
     /// The number of bytes at the beginning of the input that the program may read. A run on an
     /// event with fewer bytes fails at its beginning ([`Fault::Input`]).
     pub input: u32,
-    /// Bytes of the output, a multiple of 8. A run begins by setting them to 0.
+    /// Bytes of the output. A run begins by setting them, up to a multiple of 8, to 0.
     pub output: u32,
     /// The state: its initial content, and the names of the variables in it.
     pub state: State,

@@ -143,7 +143,7 @@ impl<'t> Lowering<'t> {
             registers: self.registers,
             locals: self.locals_most,
             input: self.input,
-            output: output.next_multiple_of(8),
+            output,
             state: self.state,
             fuel: self.tree.fuel,
             fuel_most: None,

@@ -88,11 +88,7 @@ impl<'t> Judge<'t> {
     pub fn run(&mut self, world: &World) -> Outcome {
         let output = self.tree.output.map_or(0, |id| {
             let ty = &self.tree.variables[id.0 as usize].ty;
-            self.tree
-                .structs
-                .size(ty)
-                .expect("a size")
-                .next_multiple_of(8)
+            self.tree.structs.size(ty).expect("a size")
         });
         let mut run = Run {
             tree: self.tree,

@@ -233,7 +233,8 @@ impl Select<'_> {
             self.branch(Test::Less, size, needed, self.fault(Fault::Input));
         }
         if self.program.output > 0 {
-            self.zero_from(frame, at::OUTPUT, self.program.output);
+            let bytes = self.program.output.next_multiple_of(8);
+            self.zero_from(frame, at::OUTPUT, bytes);
         }
         if burns {
             let fuel = self.code.register();

@@ -74,7 +74,6 @@ impl Verifier<'_> {
         let fits = program.locals <= limits::REGION_BYTES
             && program.input <= limits::REGION_BYTES
             && program.output <= limits::REGION_BYTES
-            && program.output.is_multiple_of(8)
             && program.loop_depth <= limits::LOOP_DEPTH
             && state <= u64::from(limits::STATE_BYTES)
             && state.is_multiple_of(8);
@@ -275,7 +274,7 @@ impl Verifier<'_> {
             Region::Event => (at::EVENT_DATA, false),
             Region::Input => (program.input, false),
             Region::Frame => (at::EFFECT, is_written_in_frame(at.offset)),
-            Region::Output => (program.output, true),
+            Region::Output => (program.output.next_multiple_of(8), true),
             Region::Locals => (program.locals, true),
             Region::State => (program.state.bytes.len() as u32, true),
             Region::Attributes => (limits::ATTRIBUTES * 8, false),

@@ -30,6 +30,7 @@ pub struct Memory {
 pub struct Layout {
     frame: usize,
     output: usize,
+    output_bytes: usize,
     locals: usize,
     state: usize,
     attributes: usize,
@@ -42,7 +43,7 @@ impl Layout {
     pub fn new(program: &Program) -> Layout {
         let input = (at::EVENT_DATA + program.input).next_multiple_of(8) as usize;
         let output = input + HEAD;
-        let locals = output + program.output as usize;
+        let locals = output + program.output.next_multiple_of(8) as usize;
         let state = locals + program.locals as usize;
         let attributes = state + program.state.bytes.len();
         let sinks = attributes + limits::ATTRIBUTES as usize * 8;
@@ -51,6 +52,7 @@ impl Layout {
         Layout {
             frame: input,
             output,
+            output_bytes: program.output as usize,
             locals,
             state,
             attributes,
@@ -156,7 +158,8 @@ impl Memory {
     }
 
     pub fn output(&self) -> &[u8] {
-        self.section(self.layout.output..self.layout.locals)
+        let start = self.layout.output;
+        self.section(start..start + self.layout.output_bytes)
     }
 
     /// The state, which stays from run to run.

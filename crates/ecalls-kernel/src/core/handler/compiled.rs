@@ -139,7 +139,6 @@ impl Handler {
         let state = &parts.state;
         let output = parts.output_bytes as usize;
         let fits = output <= DATA_MAX
-            && output.is_multiple_of(8)
             && parts.object.input_bytes as usize <= DATA_MAX
             && parts.object.state_bytes as usize == state.bytes.len()
             && state.bytes.len() <= limits::STATE_BYTES as usize
