@@ -14,6 +14,7 @@
 //! - [`refusal`]: how often it was refused to them;
 //! - [`key`]: names of channels and hosts in Zenoh;
 //! - [`info`]: what a channel is, as hosts tell each other;
+//! - [`interface`]: whether others can be looked for;
 //! - [`network`]: the Zenoh session;
 //! - [`door`]: where programs connect;
 //! - [`client`]: a program that is connected;
@@ -28,6 +29,7 @@ pub mod config;
 pub mod door;
 pub mod error;
 pub mod info;
+pub mod interface;
 pub mod key;
 pub mod network;
 pub mod refusal;

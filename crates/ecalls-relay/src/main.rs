@@ -3,11 +3,12 @@
 #![forbid(unsafe_code)]
 
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use ecalls_relay::config::{Config, DEFAULT_PATH};
-use ecalls_relay::relay::Relay;
+use ecalls_relay::relay::{End, Relay};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -79,14 +80,28 @@ fn serve(config: Config) -> Result<(), Box<dyn std::error::Error>> {
     let path = config.socket.path.display().to_string();
     let mut relay = Relay::start(config)?;
     eprintln!("ecalls-relay: {} serves programs at {path}", relay.id());
+    if relay.is_alone() {
+        eprintln!(
+            "ecalls-relay: no interface is up on which other hosts could be found by multicast; \
+             the relay begins anew once one is"
+        );
+    }
     tell(&[NotifyState::Ready]);
     let mut last = String::new();
-    relay.serve(&mut stop, |status| {
+    let end = relay.serve(&mut stop, |status| {
         if status != last {
             tell(&[NotifyState::Status(status)]);
             status.clone_into(&mut last);
         }
     })?;
+    if end == End::Anew {
+        drop(relay);
+        eprintln!("ecalls-relay: an interface is up now, so the relay begins anew");
+        let failed = Command::new(std::env::current_exe()?)
+            .args(std::env::args_os().skip(1))
+            .exec();
+        return Err(failed.into());
+    }
     tell(&[NotifyState::Stopping]);
     Ok(())
 }

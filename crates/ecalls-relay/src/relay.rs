@@ -29,6 +29,7 @@ use crate::config::Config;
 use crate::door::Door;
 use crate::error::{Error, Result};
 use crate::info::{Info, Policy, Useless, VERSION};
+use crate::interface;
 use crate::key::{Host, Name};
 use crate::network::{Happening, Network, Presence};
 use crate::refusal::Refusals;
@@ -74,10 +75,22 @@ struct Channel {
     _presence: Presence,
 }
 
+/// Why the relay does not serve any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was told to stop.
+    Stopped,
+    /// Its process has to begin anew: there is an interface now on which it finds other relays, and
+    /// there was none when it started.
+    Anew,
+}
+
 #[derive(Debug)]
 pub struct Relay {
     config: Config,
     network: Network,
+    /// There was no interface on which others could be looked for.
+    is_alone: bool,
     door: Door,
     started: Instant,
     clients: BTreeMap<u64, Client>,
@@ -105,11 +118,13 @@ impl Relay {
     /// # Errors
     /// [`Error`].
     pub fn start(config: Config) -> Result<Relay> {
+        let is_alone = config.network.scouting && !interface::is_there(&config.lane.interface);
         let network = Network::open(&config)?;
         let door = Door::open(&config.socket.path)?;
         Ok(Relay {
             config,
             network,
+            is_alone,
             door,
             started: Instant::now(),
             clients: BTreeMap::new(),
@@ -141,19 +156,31 @@ impl Relay {
         self.network.id()
     }
 
-    /// Serves until a byte can be read from `stop`. `told` is called with the status each time it
-    /// may have changed.
+    /// Whether this relay finds no other one by multicast, for want of an interface.
+    pub fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
+    /// Serves until a byte can be read from `stop`, or the process has to begin anew. `told` is
+    /// called with the status each time it may have changed.
     ///
     /// # Errors
     /// Those of waiting.
-    pub fn serve(&mut self, stop: &mut UnixStream, mut told: impl FnMut(&str)) -> Result<()> {
+    pub fn serve(&mut self, stop: &mut UnixStream, mut told: impl FnMut(&str)) -> Result<End> {
         loop {
             told(&self.status());
             let ready = self.wait(stop)?;
-            if ready.stop && stop.read(&mut [0]).is_ok() {
+            let end = if ready.stop && stop.read(&mut [0]).is_ok() {
+                Some(End::Stopped)
+            } else if self.is_alone && interface::is_there(&self.config.lane.interface) {
+                Some(End::Anew)
+            } else {
+                None
+            };
+            if let Some(end) = end {
                 self.channels.clear();
                 self.network.close();
-                return Ok(());
+                return Ok(end);
             }
             if ready.door {
                 self.admit();
@@ -177,9 +204,11 @@ impl Relay {
         let again = self.asking.values().filter_map(|asking| asking.again_at);
         let clogged = self.clients.values().filter_map(Client::clogged_until);
         let clogged = clogged.filter(|until| *until > now);
+        let look_again = self.is_alone.then(|| now + interface::LOOK_EVERY);
         let left = due
             .chain(again)
             .chain(clogged)
+            .chain(look_again)
             .min()
             .map(|at| at.saturating_duration_since(now));
         let left = left.and_then(|left| Timespec::try_from(left).ok());

@@ -50,6 +50,16 @@ struct Opener {
 
 impl Host {
     fn start(number: u8, switch: &Net, configuration: &str) -> Host {
+        let mut host = Host::without_relay(number, switch, configuration);
+        // A relay looks for the others on the interfaces that are up when it starts.
+        wait_until("its link is up", || {
+            host.net.ip("link show eth").contains("state UP")
+        });
+        host.start_relay();
+        host
+    }
+
+    fn without_relay(number: u8, switch: &Net, configuration: &str) -> Host {
         let net = Net::start();
         let (port, pid) = (format!("port{number}"), net.id());
         switch.ip(&format!(
@@ -59,20 +69,14 @@ impl Host {
         switch.ip(&format!("link set {port} up"));
         net.ip(&format!("addr add 10.78.0.{number}/24 dev eth"));
         net.ip("link set eth up");
-        // A relay looks for the others on the interfaces that are up when it starts.
-        wait_until("its link is up", || {
-            net.ip("link show eth").contains("state UP")
-        });
         let folder = folder(&format!("host-{number}"));
         std::fs::write(folder.join("relay.toml"), configuration).expect("it is written");
-        let mut host = Host {
+        Host {
             number,
             net,
             folder,
             relay: None,
-        };
-        host.start_relay();
-        host
+        }
     }
 
     fn start_relay(&mut self) {
@@ -254,6 +258,28 @@ fn frames_to(list: &Value, to: &Host) -> u64 {
     let mut sinks = sinks.filter(|sink| is_it(&sink["address"]));
     let sink = sinks.next().expect("it is a sink");
     sink["sent"].as_u64().expect("a number")
+}
+
+/// Zenoh alone would never find anybody.
+#[test]
+fn relay_whose_link_comes_up_later_finds_the_others() {
+    let _alone = alone();
+    let Some(switch) = switch() else { return };
+    let early = Host::start(1, &switch, CONFIGURATION);
+    let create = ["create", "load", "--cluster", "lab", "--format", "u32 cpu"];
+    let mut first = early.open(&create);
+
+    let mut late = Host::without_relay(2, &switch, CONFIGURATION);
+    switch.ip("link set port2 down");
+    late.start_relay();
+    let said = &mut late.relay.as_mut().expect("it runs").complaints;
+    said.find("no interface is up", PATIENCE);
+    switch.ip("link set port2 up");
+    said.find("begins anew", PATIENCE);
+    said.find("serves programs", PATIENCE);
+    let mut second = late.open(&["open", "load", "--cluster", "lab"]);
+    first.says("10.78.0.2 joined");
+    second.says("10.78.0.1 joined");
 }
 
 #[test]
