@@ -16,8 +16,7 @@
  * thousands of times a second handle several messages in a turn, and would pay for a context switch
  * for each message. Slices are short, so that a thread does not wait long for its turn.
  *
- * In one turn only the first thread that wakes has credit for its sleep; the others gain by waiting
- * (fair_place_plain): who wakes many goes on, and the others who do, before each of the many.
+ * Where many wait, only the first that wakes in a turn has credit: who wakes many goes on.
  */
 #ifndef ECALLS_SCHED_FAIR_H
 #define ECALLS_SCHED_FAIR_H
@@ -30,6 +29,7 @@
 #define FAIR_SHORT_NS 1000000u	/* the part of a turn that is protected (fair_is_protected) */
 #define FAIR_ROUND 5u		/* periods within which equal plain threads have a turn each */
 #define FAIR_ALONE_NS 10000000u /* for who was alone: by so much it may be ahead afterwards */
+#define FAIR_CROWD 16u		/* if so many threads wait, few gain by their sleep */
 #define FAIR_FEATHER 64u	/* a thread that weighs so much less makes way at once */
 
 /* A thread ends: the threads that begin owe the CPU time that it has had beyond the least virtual
@@ -137,12 +137,12 @@ LIB_INLINE ecalls_u64 fair_place(const struct sched_cpu *cpu, ecalls_u64 vtime, 
 	return vtime_place(cpu->vtime - vtime_advance(FAIR_CREDIT_NS, weight), vtime);
 }
 
-/* The same for a plain thread. If another one has woken in this turn, and waits for its end, this
- * one waits as far from the first thread as it was when it fell asleep. */
+/* The same for a plain thread. If many wait, and one has woken in this turn, this one waits as far
+ * from the first thread as it was when it fell asleep. */
 LIB_INLINE void fair_place_plain(struct sched_cpu *cpu, struct sched_plain *plain) {
 	ecalls_u64 vtime = plain->vtime;
 
-	if (cpu->kept && plain->slept)
+	if (cpu->kept && plain->slept && cpu->queue.count >= FAIR_CROWD)
 		vtime += cpu->vtime - plain->slept;
 	plain->slept = 0;
 	plain->vtime = fair_place(cpu, vtime, plain->weight);

@@ -150,6 +150,40 @@ fn threads_that_send_to_many_do_not_switch_for_each_message() {
     }
 }
 
+/// Workers of a server that wake in one turn come before a hog, each; so do not the receivers of a
+/// group of dozens.
+#[test]
+fn all_that_wake_in_a_turn_gain_by_their_sleep_unless_many_wait() {
+    let plain = Plain {
+        weight: 100,
+        group: NOBODY,
+        ..Plain::default()
+    };
+    let come_before_the_hog = |waiting| {
+        let mut cpu = Cpu::new(&Options::default());
+        let vtime = 50 * MS;
+        let queue = Queue {
+            vtime,
+            count: waiting,
+        };
+        cpu.choose(0, &queue);
+        cpu.start(PLAIN, Some(&Plain { vtime, ..plain }), 0);
+        cpu.woke();
+        [(); 2].map(|()| {
+            let mut sleeper = Plain {
+                vtime: vtime - MS,
+                slept: vtime - 20 * MS,
+                ..plain
+            };
+            cpu.ready_plain(&mut sleeper, MS / 2);
+            assert!(!cpu.preempts_plain(&sleeper, MS / 2, MS / 2));
+            sleeper.vtime < vtime
+        })
+    };
+    assert_eq!(come_before_the_hog(15), [true, true]);
+    assert_eq!(come_before_the_hog(16), [true, false]);
+}
+
 #[test]
 fn slice_of_a_plain_thread_is_the_same_beside_one_and_beside_dozens() {
     let slice = |others, period_ns| {
