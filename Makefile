@@ -144,6 +144,8 @@ nightly:
 		target/release/ecalls-bench bench sched --check --row ordinary --seconds 2 \
 		--scheduler ecalls --scheduler eevdf || exit 1; done
 	for cpus in 2 4; do tools/vm/foreign $$cpus || exit 1; done
+	$(MAKE) relay
+	tools/vm/hosts
 	tools/bench coop --check
 	tests/fuzz/run c $(FUZZ_SECONDS)
 	! RUSTUP_AUTO_INSTALL=0 cargo +nightly --version >/dev/null 2>&1 || tests/fuzz/run rust $(FUZZ_SECONDS)
