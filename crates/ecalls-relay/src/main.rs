@@ -80,10 +80,14 @@ fn serve(config: Config) -> Result<(), Box<dyn std::error::Error>> {
     let path = config.socket.path.display().to_string();
     let mut relay = Relay::start(config)?;
     eprintln!("ecalls-relay: {} serves programs at {path}", relay.id());
-    if relay.is_alone() {
+    if let Some(name) = relay.wants_interface() {
+        let which = match name {
+            "" => "no interface is up with an IPv4 address".to_owned(),
+            _ => format!("the lane's interface {name} is not up with an IPv4 address"),
+        };
         eprintln!(
-            "ecalls-relay: no interface is up on which other hosts could be found by multicast; \
-             the relay begins anew once one is"
+            "ecalls-relay: {which}, so no other host is found by multicast; the relay begins anew \
+             once it is"
         );
     }
     tell(&[NotifyState::Ready]);
@@ -97,10 +101,12 @@ fn serve(config: Config) -> Result<(), Box<dyn std::error::Error>> {
     if end == End::Anew {
         drop(relay);
         eprintln!("ecalls-relay: an interface is up now, so the relay begins anew");
-        let failed = Command::new(std::env::current_exe()?)
+        let program = std::env::current_exe()?;
+        let failed = Command::new(&program)
             .args(std::env::args_os().skip(1))
             .exec();
-        return Err(failed.into());
+        let program = program.display();
+        return Err(format!("executing {program}: {failed}; start the relay again").into());
     }
     tell(&[NotifyState::Stopping]);
     Ok(())

@@ -156,9 +156,10 @@ impl Relay {
         self.network.id()
     }
 
-    /// Whether this relay finds no other one by multicast, for want of an interface.
-    pub fn is_alone(&self) -> bool {
-        self.is_alone
+    /// The name of the interface (empty: any) for want of which this relay finds no other one by
+    /// multicast.
+    pub fn wants_interface(&self) -> Option<&str> {
+        self.is_alone.then_some(&self.config.lane.interface)
     }
 
     /// Serves until a byte can be read from `stop`, or the process has to begin anew. `told` is
@@ -170,17 +171,11 @@ impl Relay {
         loop {
             told(&self.status());
             let ready = self.wait(stop)?;
-            let end = if ready.stop && stop.read(&mut [0]).is_ok() {
-                Some(End::Stopped)
-            } else if self.is_alone && interface::is_there(&self.config.lane.interface) {
-                Some(End::Anew)
-            } else {
-                None
-            };
-            if let Some(end) = end {
+            let is_stopped = ready.stop && stop.read(&mut [0]).is_ok();
+            if is_stopped || self.wants_interface().is_some_and(interface::is_there) {
                 self.channels.clear();
                 self.network.close();
-                return Ok(end);
+                return Ok(if is_stopped { End::Stopped } else { End::Anew });
             }
             if ready.door {
                 self.admit();

@@ -273,7 +273,7 @@ fn relay_whose_link_comes_up_later_finds_the_others() {
     switch.ip("link set port2 down");
     late.start_relay();
     let said = &mut late.relay.as_mut().expect("it runs").complaints;
-    said.find("no interface is up", PATIENCE);
+    said.find("the lane's interface eth is not up", PATIENCE);
     switch.ip("link set port2 up");
     said.find("begins anew", PATIENCE);
     said.find("serves programs", PATIENCE);
