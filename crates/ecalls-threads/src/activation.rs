@@ -164,14 +164,14 @@ impl Activation {
         self.current_ref().filter(|thread| !thread.stays.get())
     }
 
-    /// Whether the thread that it executes must go on here.
-    pub(crate) fn is_stayed_in(&self) -> bool {
-        self.current_ref().is_some_and(|thread| thread.stays.get())
-    }
-
     /// The same.
     pub(crate) fn movable(&self) -> Option<Arc<Thread>> {
         self.movable_ref().cloned()
+    }
+
+    /// Whether the thread that it executes must go on here.
+    pub(crate) fn is_stayed_in(&self) -> bool {
+        self.current_ref().is_some_and(|thread| thread.stays.get())
     }
 
     /// The thread that it executes.

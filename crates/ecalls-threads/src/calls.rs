@@ -91,14 +91,20 @@ pub(crate) fn enter_at_end() {
     }
 }
 
+/// The user-level thread that the caller is, in code of its own: `None` in the scheduler that
+/// executes it, and in a kernel thread outside of a runtime.
+#[inline]
+fn caller<'a>() -> Option<&'a Arc<Thread>> {
+    let activation = Activation::get().filter(|at| at.lock().load(Ordering::Relaxed) == 0);
+    activation.and_then(Activation::current_ref)
+}
+
 /// Whether the caller is a user-level thread, in code of its own: not in the scheduler that
 /// executes it, nor in a kernel thread outside of a runtime.
 #[inline]
 #[must_use]
 pub fn is_thread() -> bool {
-    Activation::get().is_some_and(|activation| {
-        activation.lock().load(Ordering::Relaxed) == 0 && activation.current_ref().is_some()
-    })
+    caller().is_some()
 }
 
 /// Whether the caller is called by the scheduler of an activation, and so must not wait for
@@ -116,9 +122,7 @@ pub fn in_scheduler() -> bool {
 #[inline]
 #[must_use]
 pub fn can_switch() -> bool {
-    Activation::get().is_some_and(|activation| {
-        activation.lock().load(Ordering::Relaxed) == 0 && activation.movable_ref().is_some()
-    })
+    caller().is_some_and(|thread| !thread.stays.get())
 }
 
 /// Whether the caller is on the stack of the user-level thread that it is: the handler of a signal
@@ -135,8 +139,7 @@ pub fn is_on_own_stack() -> bool {
 /// allocator's, or is in a call of [`blocking`]. Returns what held before; the same for whoever is
 /// no user-level thread.
 pub fn set_stays(stays: bool) -> bool {
-    let activation = Activation::get().filter(|at| at.lock().load(Ordering::Relaxed) == 0);
-    match activation.and_then(Activation::current_ref) {
+    match caller() {
         Some(thread) => thread.stays.replace(stays),
         None => stays,
     }
@@ -233,8 +236,7 @@ pub fn sleep_until(time_ns: u64) {
 /// this function has. During the call the thread [stays](set_stays) in its kernel thread, the
 /// handlers of signals included.
 pub fn blocking<R>(call: impl FnOnce() -> R) -> R {
-    let activation = Activation::get().filter(|at| at.lock().load(Ordering::Relaxed) == 0);
-    let Some(thread) = activation.and_then(Activation::current_ref) else {
+    let Some(thread) = caller() else {
         return call();
     };
     let stays = Stays::begin(thread);
