@@ -150,8 +150,8 @@ fn threads_that_send_to_many_do_not_switch_for_each_message() {
     }
 }
 
-/// Workers of a server that wake in one turn come before a hog, each; so do not the receivers of a
-/// group of dozens.
+/// Each worker of a server that wakes in a turn comes before a hog. Of the receivers of a group of
+/// dozens, only the first does.
 #[test]
 fn all_that_wake_in_a_turn_gain_by_their_sleep_unless_many_wait() {
     let plain = Plain {
