@@ -4,10 +4,29 @@
 //! no other one as long as that process lives. A host whose cable or address comes later than its
 //! relay would find nobody: then the relay begins anew ([`crate::relay::End::Anew`]).
 
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// How often the relay looks whether there is one now.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a relay waits for one before it serves programs without: a machine that is started has
+/// its links up soon, and programs should not see the relay begin anew.
+const WAIT: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(50);
+
+/// Whether [`is_there`], or is after a short wait.
+#[must_use]
+pub fn comes(name: &str) -> bool {
+    let start = Instant::now();
+    while !is_there(name) {
+        if start.elapsed() > WAIT {
+            return false;
+        }
+        sleep(POLL);
+    }
+    true
+}
 
 /// Whether an interface that reaches others is up and has an IPv4 address: the one of that name, or
 /// any if the name is empty.

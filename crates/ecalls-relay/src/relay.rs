@@ -118,7 +118,7 @@ impl Relay {
     /// # Errors
     /// [`Error`].
     pub fn start(config: Config) -> Result<Relay> {
-        let is_alone = config.network.scouting && !interface::is_there(&config.lane.interface);
+        let is_alone = config.network.scouting && !interface::comes(&config.lane.interface);
         let network = Network::open(&config)?;
         let door = Door::open(&config.socket.path)?;
         Ok(Relay {
