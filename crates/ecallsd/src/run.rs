@@ -40,6 +40,9 @@ const DOOR_DESCRIPTORS: u64 = 32768;
 /// Descriptors of the core, and a few more.
 const CORE_DESCRIPTORS: u64 = 2048;
 
+/// The signals that the broker listens to: the end, the end, and another configuration.
+const SIGNALS: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
+
 /// The longest time that another process of the daemon may take to end.
 const PART_TIME: Duration = Duration::from_secs(2);
 
@@ -299,7 +302,7 @@ fn listen_to_signals() -> io::Result<(OwnedFd, Asked)> {
     let asked = Asked::default();
     let (wake, write) = std::os::unix::net::UnixStream::pair()?;
     wake.set_nonblocking(true)?;
-    for signal in [SIGTERM, SIGINT, SIGHUP] {
+    for signal in SIGNALS {
         signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
     }
     for signal in [SIGTERM, SIGINT] {
@@ -347,7 +350,17 @@ fn start(
     child.spawn()
 }
 
+/// A terminal or systemd sends a signal to all processes of the daemon. The broker ends the others:
+/// one that ended before the broker has seen its own signal would be a failure.
+fn leave_signals_to_broker() -> Result<(), Error> {
+    for signal in SIGNALS {
+        ecalls_kernel::signal::ignore(signal)?;
+    }
+    Ok(())
+}
+
 fn be_the_door(args: &Args) -> Result<(), Error> {
+    leave_signals_to_broker()?;
     log::start(config::Level::Warn);
     let copy = |result: io::Result<OwnedFd>| result.map_err(Error::os("taking the door's place"));
     let relay = Relay::of_descriptor(copy(io::stdin().as_fd().try_clone_to_owned())?);
@@ -369,6 +382,7 @@ fn be_the_door(args: &Args) -> Result<(), Error> {
 
 /// Runs the compiler's keeper; see [`compiler::serve`].
 pub fn keep_compiler(enforce: Enforce, work: impl Fn(&Job, &OwnedFd) -> u8) -> Result<(), Error> {
+    leave_signals_to_broker()?;
     log::start(config::Level::Warn);
     let copy = |result: io::Result<OwnedFd>| result.map_err(Error::os("taking its place"));
     let ends = Ends {

@@ -123,15 +123,23 @@ pub fn install(signal: i32, handler: Handler) -> Result<()> {
 /// [`Error::Invalid`] if `signal` is not one of [`real_time_signals`].
 pub fn uninstall(signal: i32) -> Result<()> {
     let slot = real_time_slot(signal)?;
+    ignore(signal)?;
+    slot.store(null_mut(), Ordering::Release);
+    Ok(())
+}
+
+/// Ignores `signal`, in this process and in those that it starts from now on.
+///
+/// # Errors
+/// [`Error::Os`] if the signal cannot be ignored, as SIGKILL.
+pub fn ignore(signal: i32) -> Result<()> {
     let action = libc::sigaction {
         sa_sigaction: libc::SIG_IGN,
         sa_mask: empty_set(),
         sa_flags: 0,
         sa_restorer: None,
     };
-    set_action(signal, &action)?;
-    slot.store(null_mut(), Ordering::Release);
-    Ok(())
+    set_action(signal, &action)
 }
 
 /// Removes the real-time signals from the masks of all regular handlers that the process has now,

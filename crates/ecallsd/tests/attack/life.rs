@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use ecalls::timer::Timer;
 use ecalls::{Ecalls, Error, Raise};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::actor::{Actor, Roles, Stage, start};
 use crate::daemon::{self, await_end_of_core};
@@ -20,6 +21,7 @@ tests! {
     clients_killed_at_any_moment_leave_nothing
     daemon_killed_at_any_moment_leaves_nothing_and_its_clients_come_back
     daemon_that_loses_its_door_ends_and_its_clients_come_back
+    daemon_is_ended_by_its_own_signal_and_not_by_those_to_its_parts
     daemon_short_of_descriptors_refuses_and_goes_on
     daemon_makes_no_system_call_beyond_its_lists
 }
@@ -133,7 +135,7 @@ fn daemon_that_loses_its_door_ends_and_its_clients_come_back() {
     let mut daemon = daemon::start("");
     let mut survivor = start("survivor", new_user(), &[]);
     survivor.expect("receives");
-    rustix::process::kill_process(daemon.door(), rustix::process::Signal::KILL).expect("it lives");
+    kill_process(daemon.door(), Signal::KILL).expect("it lives");
     // It ends, and its supervisor starts another one.
     wait_until("the daemon has noticed", || !daemon.is_alive());
     daemon = daemon::start("");
@@ -144,6 +146,28 @@ fn daemon_that_loses_its_door_ends_and_its_clients_come_back() {
             .is_some_and(|(came_back, _)| came_back != "0")
     });
     survivor.end();
+    daemon.stop();
+    await_end_of_core(&before);
+}
+
+/// systemd and a terminal send the signal to all of them, in no order.
+fn daemon_is_ended_by_its_own_signal_and_not_by_those_to_its_parts() {
+    clear();
+    let before = ecalls_kernel::residue();
+    let mut daemon = daemon::start("");
+    let mut parts = Vec::new();
+    wait_until("door, compiler and its worker have started", || {
+        parts = daemon.processes().split_off(1);
+        parts.len() == 3
+    });
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+        for pid in &parts {
+            let pid = Pid::from_raw(pid.cast_signed()).expect("a process");
+            kill_process(pid, signal).expect("it lives");
+        }
+    }
+    Ecalls::open_within(PATIENCE).expect("the daemon serves");
+    assert_eq!(daemon.processes().split_off(1), parts);
     daemon.stop();
     await_end_of_core(&before);
 }
