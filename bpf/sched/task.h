@@ -132,7 +132,7 @@ static __always_inline void rest_plain(struct sched_task *t, struct sched_cpu *c
 /* The weight of a thread's nice value. One of the policy SCHED_IDLE gets what others leave: it has
  * the least weight, and its control group counts it as none. */
 static __always_inline u32 nice_of(const struct task_struct *p, u32 weight) {
-	return p->policy == SCHED_IDLE ? 0 : weight;
+	return p->policy == SCHED_IDLE ? 0 : vtime_weight(weight, p->flags & PF_KTHREAD);
 }
 
 SEC("struct_ops/set_weight")

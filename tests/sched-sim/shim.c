@@ -115,6 +115,10 @@ ecalls_u64 policy_begin(const struct sched_cpu *cpu) {
 	return fair_begin(cpu);
 }
 
+ecalls_u32 policy_weight(ecalls_u32 weight, ecalls_u32 is_kernel) {
+	return vtime_weight(weight, is_kernel != 0);
+}
+
 int policy_is_owed(const struct sched_cpu *cpu) {
 	return fair_is_owed(cpu);
 }

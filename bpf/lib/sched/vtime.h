@@ -17,6 +17,7 @@
 #include "abi/version.h"
 
 #define VTIME_WEIGHT 100u /* weight of nice 0; the kernel's range is 1 to 10,000 */
+#define VTIME_KERNEL 11u  /* nice 10: the least one of a kernel thread */
 
 LIB_INLINE _Bool vtime_before(ecalls_u64 a, ecalls_u64 b) {
 	return (ecalls_s64)(a - b) < 0;
@@ -24,6 +25,13 @@ LIB_INLINE _Bool vtime_before(ecalls_u64 a, ecalls_u64 b) {
 
 LIB_INLINE ecalls_u64 vtime_later(ecalls_u64 a, ecalls_u64 b) {
 	return vtime_before(a, b) ? b : a;
+}
+
+/* The weight with which a thread counts. A kernel thread works for others, and holds locks that
+ * they want while it waits: khugepaged, which has nice 19, the lock of a program's whole memory.
+ * With the weight of that it would wait for 100 turns of each thread that computes. */
+LIB_INLINE ecalls_u32 vtime_weight(ecalls_u32 weight, _Bool is_kernel) {
+	return is_kernel && weight < VTIME_KERNEL ? VTIME_KERNEL : weight;
 }
 
 /* The increase of a thread's virtual time while it runs for `ns`. */

@@ -331,6 +331,7 @@ unsafe extern "C" {
     safe fn policy_window_counts(window: &Window, position: u32) -> i32;
     safe fn policy_woke(cpu: &mut Raw);
     safe fn policy_begin(cpu: &Raw) -> u64;
+    safe fn policy_weight(weight: u32, is_kernel: u32) -> u32;
     safe fn policy_is_owed(cpu: &Raw) -> i32;
     safe fn policy_move(vtime: u64, from_least: u64, to_least: u64) -> u64;
     safe fn policy_arrive(from: &Raw, to: &mut Raw, moves: &Move) -> u64;
@@ -710,6 +711,16 @@ impl Load {
             other => panic!("{other}"),
         }
     }
+}
+
+/// `vtime_weight` of a kernel thread.
+pub fn kernel_weight(weight: u32) -> u32 {
+    policy_weight(weight, 1)
+}
+
+/// `vtime_weight` of any other thread.
+pub fn user_weight(weight: u32) -> u32 {
+    policy_weight(weight, 0)
 }
 
 /// `struct balance_look`.
