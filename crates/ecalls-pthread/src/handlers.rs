@@ -5,6 +5,9 @@
 //! returned (`ecalls_threads::set_stays`): it has no time slices, and what waits or blocks there
 //! does so in the kernel, and gives up the processor for the rest of the handler.
 //!
+//! A signal of the process that has interrupted the runtime is handled in a thread later
+//! (deferred.rs).
+//!
 //! A handler may leave by a jump, too. Whether a jump leaves it is told by the stack pointer with
 //! which the program goes on.
 
@@ -13,10 +16,10 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ecalls_preload::errno;
-use ecalls_threads::{note_signal_mask, set_stays};
+use ecalls_threads::{Interrupted, interrupted, is_thread, note_signal_mask, set_stays};
 use libc::{EINVAL, SIG_DFL, SIG_ERR, SIG_IGN, siginfo_t, ucontext_t};
 
-use crate::{next, slice, thread};
+use crate::{deferred, next, signals, slice, thread};
 
 type Handler = unsafe extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void);
 
@@ -74,12 +77,60 @@ impl Drop for Inside {
 /// What the kernel calls. On this machine it passes all three to a handler of either type.
 unsafe extern "C-unwind" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let handler = place(signal).map_or(0, |place| place.load(Ordering::Acquire));
+    // SAFETY: the kernel passes both.
+    if unsafe { defer(signal, info, &*context.cast()) } {
+        return;
+    }
     // SAFETY: the kernel passes a context, and the program has given a handler for the signal.
     unsafe {
         let handler = std::mem::transmute::<usize, Handler>(handler);
         let _inside = Inside::begin(&*context.cast());
         handler(signal, info, context);
     }
+}
+
+/// What code causes itself, and not somebody who sends it, has its handler where it is caused.
+const OF_CODE: [c_int; 7] = [
+    libc::SIGABRT,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGSEGV,
+    libc::SIGSYS,
+    libc::SIGTRAP,
+];
+
+/// Whether the signal is handled later, as it has interrupted no thread: a handler may leave, and
+/// use what is thread-local.
+///
+/// # Safety
+/// The kernel has passed the description.
+unsafe fn defer(signal: c_int, info: *const siginfo_t, context: &ucontext_t) -> bool {
+    let stack_pointer = context.uc_mcontext.gregs[libc::REG_RSP as usize];
+    let stack_pointer = usize::try_from(stack_pointer).unwrap_or(0);
+    let is_for_later = match interrupted(stack_pointer) {
+        // A stack cannot be unwound from any instruction of Rust, as pthread_exit does.
+        Interrupted::Code => is_thread() && slice::is_in_library(context),
+        Interrupted::Switch => true,
+        Interrupted::Spare => deferred::is_for_others(signal),
+    };
+    if !is_for_later || OF_CODE.contains(&signal) {
+        return false;
+    }
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: asks; zeros are one if it is refused.
+    let action = unsafe {
+        next::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    // With SA_RESETHAND it has no handler any more.
+    if action.sa_sigaction != own() {
+        return false;
+    }
+    signals::expect();
+    let is_described = action.sa_flags & libc::SA_SIGINFO != 0;
+    // SAFETY: as the caller says; the kernel has written it if the program wants to know.
+    deferred::put(signal, is_described.then(|| unsafe { *info }))
 }
 
 fn place(signal: c_int) -> Option<&'static AtomicUsize> {

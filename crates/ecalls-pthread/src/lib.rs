@@ -19,6 +19,7 @@
 //! - [`name`]: it has a name of its own, too;
 //! - [`signals`]: it has a signal mask of its own, and gets what is sent to it;
 //! - [`handlers`]: it stays in its kernel thread while a handler of a signal runs;
+//! - [`deferred`]: a signal that interrupts a switch between threads is handled in a thread;
 //! - [`slice`](mod@slice): a thread that computes for long gives up its processor by a signal, as
 //!   programs may expect of kernel threads.
 //!
@@ -41,6 +42,7 @@ mod calls;
 mod cancel;
 mod condition;
 mod cpus;
+mod deferred;
 mod descriptors;
 mod futex;
 mod handlers;

@@ -15,7 +15,7 @@ use crate::runtime::{can_park, is_started, park, unpark, unpark_later};
 use crate::shared::{
     BARRIER_COUNT, CHECKED_MUTEX, ROBUST_MUTEX, SHARED_BARRIER, SHARED_MUTEX, SHARED_RWLOCK,
 };
-use crate::{next, time};
+use crate::{next, signals, time};
 
 /// Tries until it succeeds, parked at `address` in between; ETIMEDOUT: the time has come.
 fn take(address: usize, until_ns: Option<u64>, mut attempt: impl FnMut() -> c_int) -> c_int {
@@ -260,6 +260,7 @@ unsafe extern "C-unwind" fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> 
         }
         // Whoever has it may wait for this processor.
         yield_now();
+        signals::take();
     }
 }
 

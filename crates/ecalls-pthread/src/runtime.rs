@@ -9,7 +9,7 @@ use ecalls_threads::park::Waited;
 use ecalls_threads::{ACTIVATIONS_MAX, KernelSide, Runtime, in_scheduler};
 
 use crate::signals::{self, Handled};
-use crate::{cancel, cpus, descriptors, next, say, say_once, slice};
+use crate::{cancel, cpus, deferred, descriptors, next, say, say_once, slice};
 
 static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(ptr::null_mut());
 static STATE: AtomicU32 = AtomicU32::new(NONE);
@@ -192,9 +192,12 @@ fn publish(runtime: Runtime) -> &'static Runtime {
     signals::prepare();
     // SAFETY: the function stays.
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    // Signals are for the program's threads.
+    let before = signals::block_all();
     let monitor = std::thread::Builder::new()
         .name("ecalls-monitor".to_owned())
         .spawn(move || monitor(runtime));
+    signals::restore(before);
     if monitor.is_err() {
         say("no kernel thread for a monitor (RLIMIT_NPROC, pids.max): threads have no time slices");
     }
@@ -246,6 +249,7 @@ unsafe extern "C" fn forked() {
     STATE.store(NONE, Ordering::Release);
     crate::thread::forget_all();
     descriptors::forget_all();
+    deferred::forget_all();
     LATER
         .iter()
         .for_each(|place| place.store(0, Ordering::Relaxed));
@@ -268,6 +272,11 @@ pub(crate) fn unpark_later(address: usize) {
         // SAFETY: gives up the CPU, until the monitor has made room.
         unsafe { next::sched_yield() };
     }
+    ring();
+}
+
+/// Has the monitor look at once. A handler of a signal may call it.
+pub(crate) fn ring() {
     BELL.fetch_add(1, Ordering::SeqCst);
     futex(libc::FUTEX_WAKE, 1, ptr::null());
 }
@@ -290,13 +299,6 @@ fn futex(operation: c_int, value: u32, limit: *const libc::timespec) {
 }
 
 fn monitor(runtime: &'static Runtime) {
-    // Signals are for the program's threads.
-    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: the set is filled first.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        next::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), ptr::null_mut());
-    }
     let mut seen = Vec::new();
     loop {
         let rung = BELL.load(Ordering::SeqCst);
@@ -308,11 +310,12 @@ fn monitor(runtime: &'static Runtime) {
         }
         cancel::repeat();
         signals::repeat();
+        let are_deferred = deferred::repeat(runtime);
         let overdue = runtime.overdue(&mut seen);
         overdue
             .iter()
             .for_each(|tid| slice::send(slice::signal(), *tid));
-        let ns = if slice::take_missed() {
+        let ns = if slice::take_missed() || are_deferred {
             LOOK_AGAIN_NS
         } else if runtime.is_busy() {
             LOOK_NS

@@ -26,7 +26,7 @@ use libc::{
 
 use crate::next;
 use crate::thread::{Record, ask, in_call};
-use crate::{cancel, handlers, slice, time};
+use crate::{cancel, deferred, handlers, slice, time};
 
 /// Some thread has been sent a signal in this process.
 static EVER: AtomicBool = AtomicBool::new(false);
@@ -90,6 +90,16 @@ fn change(how: c_int, set: &sigset_t) -> u64 {
     unsafe { bits_of(&raw const old) }
 }
 
+/// Blocks all signals in the calling kernel thread; returns what it had blocked.
+pub(crate) fn block_all() -> u64 {
+    change(libc::SIG_BLOCK, &set_of(u64::MAX))
+}
+
+/// Its signal mask is that again.
+pub(crate) fn restore(mask: u64) {
+    change(libc::SIG_SETMASK, &set_of(mask));
+}
+
 /// The calling thread's signal mask.
 pub(crate) fn mask() -> u64 {
     match Record::mine().and_then(Record::thread) {
@@ -110,9 +120,12 @@ pub(crate) fn is_in_handler(mask: &sigset_t) -> bool {
 // --- what is sent to a thread ---
 
 impl Record {
+    fn blocked(&self) -> u64 {
+        self.thread().map_or(u64::MAX, Current::signal_mask)
+    }
+
     fn ready_signals(&self) -> u64 {
-        let mask = self.thread().map_or(u64::MAX, Current::signal_mask);
-        self.signals.pending.load(Ordering::SeqCst) & !mask
+        self.signals.pending.load(Ordering::SeqCst) & !self.blocked()
     }
 
     fn take_signal(&self, signal: c_int) -> bool {
@@ -134,7 +147,9 @@ pub(crate) fn take() -> Handled {
 /// Whether there is something for [`take`].
 pub(crate) fn are_there() -> bool {
     let mine = Record::mine().filter(|_| EVER.load(Ordering::Relaxed) && can_take());
-    mine.is_some_and(|record| record.ready_signals() != 0)
+    mine.is_some_and(|record| {
+        record.ready_signals() != 0 || deferred::bits() & !record.blocked() != 0
+    })
 }
 
 /// Whether handlers of the calling thread's may run here: they may leave by a jump, and so not from
@@ -153,8 +168,11 @@ fn take_now() -> Handled {
     loop {
         let ready = record.ready_signals();
         if ready == 0 {
-            errno::set(before);
-            return handled;
+            match deferred::take(!record.blocked()) {
+                0 => break,
+                signal => handled = handled.max(handling_of(signal)),
+            }
+            continue;
         }
         let signal = ready.trailing_zeros().cast_signed() + 1;
         if record.take_signal(signal) {
@@ -162,6 +180,8 @@ fn take_now() -> Handled {
             slice::send(signal, ecalls_threads::kernel_thread().unwrap_or(0));
         }
     }
+    errno::set(before);
+    handled
 }
 
 fn handling_of(signal: c_int) -> Handled {
@@ -229,6 +249,11 @@ pub(crate) fn prepare() {
     if let Ok(mut sent) = SENT.try_lock() {
         sent.reserve_exact(SENT_MAX);
     }
+}
+
+/// Threads look from here on.
+pub(crate) fn expect() {
+    EVER.store(true, Ordering::SeqCst);
 }
 
 /// Called by the monitor: once more for those that have not received theirs.
@@ -342,8 +367,9 @@ unsafe extern "C-unwind" fn sigpending(set: *mut sigset_t) -> c_int {
     if let Some(record) = Record::mine()
         && result == 0
     {
+        let pending = record.signals.pending.load(Ordering::SeqCst) | deferred::bits();
         // SAFETY: as above.
-        unsafe { *set.cast::<u64>() |= record.signals.pending.load(Ordering::SeqCst) };
+        unsafe { *set.cast::<u64>() |= pending };
     }
     result
 }

@@ -46,6 +46,13 @@ pub(crate) fn is_here(address: usize) -> bool {
     (*from..*to).contains(&address)
 }
 
+/// Whether a signal has interrupted this library's code, but not in a system call.
+pub(crate) fn is_in_library(context: &libc::ucontext_t) -> bool {
+    let at = usize::try_from(context.uc_mcontext.gregs[libc::REG_RIP as usize]).unwrap_or(0);
+    // SAFETY: the code was executed.
+    is_here(at) && unsafe { !is_behind_call(at) && !is_at_call(at) }
+}
+
 /// Where the object lies that has an address, and whether it is the program itself.
 fn object_of(address: usize) -> Option<((usize, usize), bool)> {
     type Found = (usize, Option<((usize, usize), bool)>);
@@ -191,14 +198,28 @@ pub(crate) fn send(signal: c_int, tid: u32) {
 /// Has the thread that runs in a kernel thread look for the signals that were sent to it; its
 /// system call is restarted.
 pub(crate) fn have_look(tid: u32) {
+    send_described(parts().signal, tid, &undescribed());
+}
+
+/// The description of a signal that says nothing but that a program has sent it.
+pub(crate) fn undescribed() -> libc::siginfo_t {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let tid = usize::try_from(tid).unwrap_or(0);
-    let signal = usize::try_from(parts().signal).unwrap_or(0);
-    // SAFETY: zeros are one. The thread may have ended; the signal has a handler.
+    // SAFETY: zeros are one.
     unsafe {
         (*info.as_mut_ptr()).si_code = libc::SI_QUEUE;
+        info.assume_init()
+    }
+}
+
+/// Sends a signal with a description, which the kernel has passed, or which says that a program has
+/// sent it.
+pub(crate) fn send_described(signal: c_int, tid: u32, info: &libc::siginfo_t) {
+    let tid = usize::try_from(tid).unwrap_or(0);
+    let signal = usize::try_from(signal).unwrap_or(0);
+    // SAFETY: the thread may have ended; the signal has a handler.
+    unsafe {
         let pid = usize::try_from(libc::getpid()).unwrap_or(0);
-        let info = info.as_ptr().addr();
+        let info = ptr::from_ref(info).addr();
         next::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, info, 0, 0)
     };
 }
@@ -210,11 +231,12 @@ extern "C-unwind" fn stop(signal: c_int, info: *mut libc::siginfo_t, context: *m
         return;
     };
     // SAFETY: the kernel passes it.
-    if unsafe { (*info).si_code } == libc::SI_QUEUE {
-        return look_for_signals(signal);
-    }
+    let is_to_look = unsafe { (*info).si_code } == libc::SI_QUEUE;
     // SAFETY: the kernel passes the context of the interrupted thread.
     let context = unsafe { &*context.cast::<libc::ucontext_t>() };
+    if is_to_look {
+        return look_for_signals(signal, context);
+    }
     let registers = &context.uc_mcontext.gregs;
     let at = usize::try_from(registers[libc::REG_RIP as usize]).unwrap_or(0);
     let is_inside = parts
@@ -246,19 +268,42 @@ pub(crate) fn unblock(signal: c_int) {
 
 /// Whether the interrupted code is about to continue a wait for a futex.
 fn is_in_futex(at: usize, number: i64) -> bool {
-    const SYSCALL: [u8; 2] = [0x0F, 0x05];
     // SAFETY: the code that was executed.
-    number == libc::SYS_futex && unsafe { (at as *const [u8; 2]).read_unaligned() } == SYSCALL
+    number == libc::SYS_futex && unsafe { is_at_call(at) }
+}
+
+const SYSCALL: [u8; 2] = [0x0F, 0x05];
+
+/// Whether a system call is about to begin, or to be restarted.
+///
+/// # Safety
+/// It is the address of code.
+unsafe fn is_at_call(at: usize) -> bool {
+    // SAFETY: as the caller says.
+    unsafe { (at as *const [u8; 2]).read_unaligned() == SYSCALL }
+}
+
+/// Whether a system call has ended there.
+///
+/// # Safety
+/// It is the address of code that was executed.
+unsafe fn is_behind_call(at: usize) -> bool {
+    // SAFETY: as the caller says; no object begins with its code.
+    unsafe { is_at_call(at - SYSCALL.len()) }
 }
 
 /// Its system call ends with EINTR.
-extern "C-unwind" fn interrupt(signal: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
-    look_for_signals(signal);
+extern "C-unwind" fn interrupt(signal: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes it.
+    look_for_signals(signal, unsafe { &*context.cast() });
 }
 
 /// The handlers of what was sent to the thread run, which may leave this kernel thread to others.
-fn look_for_signals(signal: c_int) {
-    if signals::are_there() {
+fn look_for_signals(signal: c_int, context: &libc::ucontext_t) {
+    if is_in_library(context) {
+        // It looks itself, or the monitor repeats it.
+        MISSED.store(true, Ordering::Relaxed);
+    } else if signals::are_there() {
         unblock(signal);
         signals::take();
     }

@@ -297,6 +297,7 @@ impl Body {
         // SAFETY: the thread's own variable; the program's function and argument.
         let has_returned = unsafe {
             ecalls_record_set(self.record.cast_mut().cast());
+            signals::take();
             ecalls_start(self.start, self.argument, &raw mut result) != 0
         };
         if self.forks != runtime::forks() {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use ecalls_abi::runtime::{RUNTIME_RUNS, RUNTIME_SPARE};
 use rustix::thread::{gettid, sched_yield};
 
-use crate::calls::await_spare;
+use crate::calls::{Interrupted, await_spare};
 use crate::local;
 use crate::mask;
 use crate::page::ActivationWords;
@@ -48,6 +48,8 @@ use crate::word::Notified;
 const LOOKS_MAX: u32 = 64;
 /// and looks again after so long: a thread that blocks meanwhile stops its processor until then.
 const REST_NS: u64 = 250_000;
+/// The scheduler needs less of its kernel thread's stack.
+const SCHEDULER_BYTES: usize = 96 << 10;
 /// Sleeping threads are looked at once in so many switches while others are ready.
 const TIMER_PERIOD: u32 = 16;
 
@@ -72,6 +74,10 @@ pub(crate) struct Activation {
     worn: Cell<usize>,
     /// The signal mask that the kernel has for it.
     mask: Cell<u64>,
+    /// It has no processor, and waits for one, on storage of its own.
+    is_spare: Cell<bool>,
+    /// Where the scheduler's stack begins, downwards.
+    stack: Cell<usize>,
 }
 
 // SAFETY: `shared` and `own` point to atomics; the cells are used by the activation itself.
@@ -93,6 +99,8 @@ impl Activation {
             home: Cell::new(0),
             worn: Cell::new(0),
             mask: Cell::new(mask::UNKNOWN),
+            is_spare: Cell::new(true),
+            stack: Cell::new(0),
         }
     }
 
@@ -232,6 +240,23 @@ impl Activation {
         }
     }
 
+    /// What the handler of a signal has interrupted in the calling kernel thread, whose stack
+    /// pointer that was.
+    pub(crate) fn interrupted(&self, stack_pointer: usize) -> Interrupted {
+        let scheduler = self.stack.get().saturating_sub(SCHEDULER_BYTES)..self.stack.get();
+        let is_in_it = self.lock().load(Ordering::Relaxed) != 0
+            // It has left the lock, and not yet its stack.
+            || scheduler.contains(&stack_pointer);
+        // A kernel thread that an activation has created has its register at first.
+        if !is_in_it || self.tid() != gettid().as_raw_nonzero().get().cast_unsigned() {
+            Interrupted::Code
+        } else if self.is_spare.get() {
+            Interrupted::Spare
+        } else {
+            Interrupted::Switch
+        }
+    }
+
     // --- the scheduler ---
 
     /// The kernel thread's main function.
@@ -246,18 +271,22 @@ impl Activation {
         self.home.set(storage::read());
         self.worn.set(self.home.get());
         self.mask.set(mask::read());
+        let here = 0_u8;
+        self.stack.set((&raw const here).addr());
         self.shared().pin(None, self.processor());
         self.lock().store(1, Ordering::Relaxed);
         self.words().add_spare();
         self.here().coming.store(0, Ordering::SeqCst);
         let ended = catch_unwind(AssertUnwindSafe(|| {
             while self.obtain() {
+                self.is_spare.set(false);
                 self.show(RUNTIME_RUNS);
                 let mut yielded = None;
                 while let Some(next) = self.step(yielded.take()) {
                     yielded = next;
                 }
                 self.show(RUNTIME_SPARE);
+                self.is_spare.set(true);
             }
         }));
         if ended.is_err() {

@@ -133,6 +133,31 @@ pub fn is_on_own_stack() -> bool {
     thread.is_some_and(|thread| thread.is_on_its_stack())
 }
 
+/// What the handler of a signal has interrupted: [`interrupted`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Interrupted {
+    /// Code of a thread, or of a kernel thread outside of a runtime.
+    Code,
+    /// A switch between threads. The handler must neither use thread-local storage, which may be
+    /// that of a thread that another processor executes by now, nor leave by a jump.
+    Switch,
+    /// An activation that waits for a processor, with storage of its own. The handler must not
+    /// leave by a jump.
+    Spare,
+}
+
+/// What the handler of a signal, which calls, has interrupted: the code whose stack pointer that
+/// was.
+#[must_use]
+pub fn interrupted(stack_pointer: usize) -> Interrupted {
+    // Even while it changes its storage, so that `Activation::get` does not know it.
+    let Some(activation) = local::get() else {
+        return Interrupted::Code;
+    };
+    // SAFETY: activations that have been set live as long as their runtime.
+    unsafe { activation.as_ref() }.interrupted(stack_pointer)
+}
+
 /// Has the calling thread stay where it is, in the kernel thread that executes it, until it is told
 /// otherwise: to this crate it is a kernel thread outside of the runtime meanwhile. In the handler
 /// of a signal it must be so: the handler can have interrupted code that has a lock of the

@@ -70,9 +70,9 @@ mod word;
 
 pub use builder::Builder;
 pub use calls::{
-    attach, attached, blocking, can_switch, forget_runtimes, in_scheduler, is_on_own_stack,
-    is_thread, kernel_thread, note_signal_mask, scheduling_point, set_stays, sleep, sleep_until,
-    spawn, yield_from_signal, yield_now,
+    Interrupted, attach, attached, blocking, can_switch, forget_runtimes, in_scheduler,
+    interrupted, is_on_own_stack, is_thread, kernel_thread, note_signal_mask, scheduling_point,
+    set_stays, sleep, sleep_until, spawn, yield_from_signal, yield_now,
 };
 pub use descriptors::{Interest, wait_ready, wait_ready_for};
 pub use error::{Error, Result};

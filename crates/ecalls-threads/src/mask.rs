@@ -11,6 +11,9 @@ use std::ptr::null;
 /// SIGKILL is never blocked.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
+/// The C library's signals, of cancellation and of `setuid`.
+const OF_GLIBC: u64 = 3 << 31;
+
 fn change(how: libc::c_int, new: *const u64, old: *mut u64) {
     // SAFETY: both are null, or a set of the kernel's size. The kernel refuses no set.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, size_of::<u64>()) };
@@ -25,4 +28,15 @@ pub(crate) fn read() -> u64 {
 
 pub(crate) fn write(mask: u64) {
     change(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
+}
+
+/// Creates a kernel thread that has signals blocked until it says otherwise: at its beginning
+/// it is nobody who could handle one.
+pub(crate) fn blocked<R>(create: impl FnOnce() -> R) -> R {
+    let most = !OF_GLIBC;
+    let mut before = 0;
+    change(libc::SIG_BLOCK, &raw const most, &raw mut before);
+    let result = create();
+    write(before);
+    result
 }

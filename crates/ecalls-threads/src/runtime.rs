@@ -472,14 +472,16 @@ impl Shared {
             .store(u32::try_from(index).unwrap_or(0), Ordering::Release);
         let address = Address(NonNull::from(activation));
         // The runtime's end waits for all kernel threads, so `self` outlives this one.
-        let started = kernel_thread::Builder::new()
+        let builder = kernel_thread::Builder::new()
             .name("ecalls-threads".to_owned())
-            .stack_size(ACTIVATION_STACK_BYTES)
-            .spawn(move || {
+            .stack_size(ACTIVATION_STACK_BYTES);
+        let started = mask::blocked(|| {
+            builder.spawn(move || {
                 let address = address;
                 // SAFETY: see above.
                 unsafe { address.0.as_ref() }.main();
-            });
+            })
+        });
         match started {
             Ok(thread) => {
                 self.kernel_threads.lock().push(thread);
@@ -612,6 +614,13 @@ impl Runtime {
         all.any(|index| self.shared.words(index).active() != 0)
     }
 
+    /// Whether all threads wait or block.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let mut all = 0..self.shared.processors();
+        !self.is_busy() && !all.any(|index| self.shared.has_work(index))
+    }
+
     /// The kernel threads that execute one and the same thread since the last call although others
     /// wait for the processor; `seen` is the memory between calls, empty at first. Whoever wants
     /// time slices sends them a signal whose handler calls
@@ -634,6 +643,13 @@ impl Runtime {
             }
         }
         overdue
+    }
+
+    /// The kernel threads that have a processor at the moment.
+    pub fn running(&self) -> impl Iterator<Item = u32> {
+        let shared = &self.shared;
+        let holder = |index| shared.activation(shared.words(index).active());
+        (0..shared.processors()).filter_map(move |index| holder(index).map(Activation::tid))
     }
 
     /// What it has done.

@@ -315,11 +315,140 @@ static void jumps(void)
 		join(others[i]);
 }
 
+/* --- switches: a signal of the process finds a thread, and not a switch between two --- */
+
+static __thread volatile int mine;
+
+/* Has main block the signals that the threads have; returns its mask before. */
+static sigset_t block_in_main(void)
+{
+	sigset_t set, before;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGUSR2);
+	CHECK(pthread_sigmask(SIG_BLOCK, &set, &before) == 0);
+	return before;
+}
+
+/* What is thread-local is the thread's, whose own code does not run meanwhile. */
+static void use_storage(int signal)
+{
+	mine = signal;
+	compute(1);
+	CHECK(mine == signal);
+	mine = 0;
+	handled++;
+}
+
+static void leave(int signal)
+{
+	if (signal == SIGUSR2)
+		siglongjmp(target, 1);
+	pthread_exit(NULL);
+}
+
+static void *yield_until_it_leaves(void *argument)
+{
+	if (sigsetjmp(target, 1))
+		return argument;
+	ready++;
+	for (;;)
+		sched_yield();
+}
+
+/* Now and then it waits, so that its processor takes threads of the other one's. */
+static void *yield(void *argument)
+{
+	for (long i = 1; !stop; i++) {
+		sched_yield();
+		CHECK(mine == 0);
+		if (i % 64 == 0)
+			usleep(100);
+	}
+	return argument;
+}
+
+static void *compute_for_ever(void *argument)
+{
+	ready++;
+	while (!stop)
+		CHECK(mine == 0);
+	return argument;
+}
+
+static sem_t never;
+
+static void *wait_for_ever(void *argument)
+{
+	ready++;
+	while (!stop)
+		sem_wait(&never);
+	return argument;
+}
+
+static void left_amid_switches(void)
+{
+	handle(SIGUSR1, leave, 0);
+	handle(SIGUSR2, leave, 0);
+	for (int i = 0; i < number; i++) {
+		ready = 0;
+		pthread_t thread = create(yield_until_it_leaves, NULL);
+		sigset_t before = block_in_main();
+
+		while (!ready)
+			usleep(100);
+		CHECK(kill(getpid(), i % 2 ? SIGUSR2 : SIGUSR1) == 0);
+		join(thread);
+		CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+	}
+}
+
+static void signal_threads(void *(*body)(void *))
+{
+	pthread_t threads[4];
+
+	handle(SIGUSR1, use_storage, 0);
+	for (int i = 0; i < 4; i++)
+		threads[i] = create(body, NULL);
+	block_in_main();
+	for (int i = 0; i < 20 * number; i++) {
+		int before = handled;
+
+		CHECK(kill(getpid(), SIGUSR1) == 0);
+		while (handled == before)
+			usleep(100);
+	}
+	stop = 1;
+	for (int i = 0; i < 4; i++)
+		sem_post(&never);
+	for (int i = 0; i < 4; i++)
+		join(threads[i]);
+}
+
+static void amid_switches(void)
+{
+	signal_threads(yield);
+}
+
+static void amid_work(void)
+{
+	signal_threads(compute_for_ever);
+}
+
+static void amid_waits(void)
+{
+	CHECK(sem_init(&never, 0, 0) == 0);
+	signal_threads(wait_for_ever);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct check checks[] = {
 		{"waits", waits}, {"interrupted", interrupted}, {"undisturbed", undisturbed},
-		{"jumps", jumps}, {NULL, NULL},
+		{"jumps", jumps}, {"left_amid_switches", left_amid_switches},
+		{"amid_switches", amid_switches}, {"amid_work", amid_work},
+		{"amid_waits", amid_waits}, {NULL, NULL},
 	};
 
 	return run_check(checks, argc, argv, 20);

@@ -179,6 +179,7 @@ fn a_thread_has_its_signal_mask_and_the_signals_sent_to_it() {
 }
 
 /// What a handler waits for, and a time slice, put its thread aside nowhere: it might have a lock.
+/// A signal of the process finds a thread, and not a switch between two.
 #[test]
 fn a_thread_stays_where_it_is_while_a_handler_runs() {
     let program = compile("handlers");
@@ -188,7 +189,15 @@ fn a_thread_stays_where_it_is_while_a_handler_runs() {
         command.env("ECALLS_THREADS_PROCESSORS", processors);
         output(&mut command)
     };
-    for name in ["waits", "interrupted", "jumps"] {
+    for name in [
+        "waits",
+        "interrupted",
+        "jumps",
+        "left_amid_switches",
+        "amid_switches",
+        "amid_work",
+        "amid_waits",
+    ] {
         output(Command::new(&program).args([name, "20"]));
         both(|sees| {
             for processors in ["1", "2"] {
