@@ -66,6 +66,14 @@ pub(crate) fn unblock() {
     slice::unblock(SIGCANCEL);
 }
 
+/// The same before that signal is sent to the calling kernel thread: another thread may have been
+/// cancelled in it, and have waited elsewhere in its cleanup handlers.
+pub(crate) fn unblock_if(signal: c_int) {
+    if signal == SIGCANCEL {
+        unblock();
+    }
+}
+
 fn interrupt_call(record: &Record) {
     let tid = record.in_call();
     if tid != 0 {

@@ -177,6 +177,7 @@ fn take_now() -> Handled {
         let signal = ready.trailing_zeros().cast_signed() + 1;
         if record.take_signal(signal) {
             handled = handled.max(handling_of(signal));
+            cancel::unblock_if(signal);
             slice::send(signal, ecalls_threads::kernel_thread().unwrap_or(0));
         }
     }

@@ -442,13 +442,61 @@ static void amid_waits(void)
 	signal_threads(wait_for_ever);
 }
 
+/* --- cancelled: so many threads, one after the other, in waits that are the kernel's --- */
+
+static pthread_mutex_t shared_lock;
+static pthread_cond_t shared_condition;
+
+/* It goes on in another kernel thread than that in which it was cancelled. */
+static void clean_up(void *argument)
+{
+	(void)argument;
+	CHECK(pthread_mutex_unlock(&shared_lock) == 0);
+	usleep(500);
+}
+
+static void *wait_for_a_process(void *argument)
+{
+	pthread_mutex_lock(&shared_lock);
+	ready++;
+	pthread_cleanup_push(clean_up, NULL);
+	for (;;)
+		pthread_cond_wait(&shared_condition, &shared_lock);
+	pthread_cleanup_pop(0);
+	return argument;
+}
+
+static void cancelled(void)
+{
+	pthread_mutexattr_t lock;
+	pthread_condattr_t condition;
+
+	CHECK(pthread_mutexattr_init(&lock) == 0 && pthread_condattr_init(&condition) == 0);
+	CHECK(pthread_mutexattr_setpshared(&lock, PTHREAD_PROCESS_SHARED) == 0);
+	CHECK(pthread_condattr_setpshared(&condition, PTHREAD_PROCESS_SHARED) == 0);
+	CHECK(pthread_mutex_init(&shared_lock, &lock) == 0);
+	CHECK(pthread_cond_init(&shared_condition, &condition) == 0);
+	for (int i = 0; i < number; i++) {
+		pthread_t thread;
+
+		ready = 0;
+		thread = create(wait_for_a_process, NULL);
+		while (!ready)
+			usleep(100);
+		usleep(i % 4 * 300);
+		CHECK(pthread_cancel(thread) == 0);
+		CHECK(join(thread) == PTHREAD_CANCELED);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct check checks[] = {
 		{"waits", waits}, {"interrupted", interrupted}, {"undisturbed", undisturbed},
 		{"jumps", jumps}, {"left_amid_switches", left_amid_switches},
 		{"amid_switches", amid_switches}, {"amid_work", amid_work},
-		{"amid_waits", amid_waits}, {NULL, NULL},
+		{"amid_waits", amid_waits}, {"cancelled", cancelled},
+		{NULL, NULL},
 	};
 
 	return run_check(checks, argc, argv, 20);

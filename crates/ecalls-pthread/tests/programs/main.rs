@@ -197,6 +197,7 @@ fn a_thread_stays_where_it_is_while_a_handler_runs() {
         "amid_switches",
         "amid_work",
         "amid_waits",
+        "cancelled",
     ] {
         output(Command::new(&program).args([name, "20"]));
         both(|sees| {
