@@ -23,6 +23,8 @@ const PLACES: usize = 64;
 /// signal: they may block it.
 const LOOKS: u32 = 100;
 static ALL: [Place; PLACES] = [const { Place::new() }; PLACES];
+/// How many are in use, at least: threads look often, and mostly there is none.
+static USED: AtomicU32 = AtomicU32::new(0);
 /// Those that no thread has taken, and a spare may handle: bits of signals, from the first.
 static ANYWHERE: AtomicU64 = AtomicU64::new(0);
 
@@ -68,6 +70,7 @@ impl Place {
         // SAFETY: it is the caller's, and has been written.
         let info = unsafe { (*self.info.get()).assume_init_read() };
         self.signal.store(FREE, Ordering::Release);
+        USED.fetch_sub(1, Ordering::SeqCst);
         Some((signal, info))
     }
 }
@@ -79,7 +82,9 @@ pub(crate) fn put(signal: c_int, info: Option<siginfo_t>) -> bool {
     if !is_real_time && bits() & (1 << (signal - 1)) != 0 {
         return true;
     }
+    USED.fetch_add(1, Ordering::SeqCst);
     let Some(place) = ALL.iter().find(|place| place.claim(FREE)) else {
+        USED.fetch_sub(1, Ordering::SeqCst);
         return false;
     };
     let info = info.unwrap_or_else(slice::undescribed);
@@ -99,6 +104,9 @@ pub(crate) fn is_for_others(signal: c_int) -> bool {
 
 /// Those that are here: bits of signals, from the first.
 pub(crate) fn bits() -> u64 {
+    if USED.load(Ordering::SeqCst) == 0 {
+        return 0;
+    }
     ALL.iter().fold(0, |bits, place| {
         let signal = place.signal.load(Ordering::Relaxed);
         bits | if signal > 0 { 1 << (signal - 1) } else { 0 }
@@ -107,6 +115,9 @@ pub(crate) fn bits() -> u64 {
 
 /// Gives one of these signals to the calling kernel thread; 0: there is none.
 pub(crate) fn take(among: u64) -> c_int {
+    if bits() & among == 0 {
+        return 0;
+    }
     let Some((signal, info)) = ALL.iter().find_map(|place| place.take(among)) else {
         return 0;
     };
@@ -149,4 +160,5 @@ pub(crate) fn forget_all() {
     for place in &ALL {
         place.signal.store(FREE, Ordering::Relaxed);
     }
+    USED.store(0, Ordering::SeqCst);
 }

@@ -179,7 +179,8 @@ fn a_thread_has_its_signal_mask_and_the_signals_sent_to_it() {
 }
 
 /// What a handler waits for, and a time slice, put its thread aside nowhere: it might have a lock.
-/// A signal of the process finds a thread, and not a switch between two.
+/// A signal of the process finds a thread, and not a switch between two; that of a cancellation
+/// finds its thread in whatever kernel thread it waits.
 #[test]
 fn a_thread_stays_where_it_is_while_a_handler_runs() {
     let program = compile("handlers");
