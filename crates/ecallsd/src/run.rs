@@ -40,7 +40,8 @@ const DOOR_DESCRIPTORS: u64 = 32768;
 /// Descriptors of the core, and a few more.
 const CORE_DESCRIPTORS: u64 = 2048;
 
-/// The signals that the broker listens to: the end, the end, and another configuration.
+/// The signals that the broker listens to: the first two end the daemon, at the third one it reads
+/// its configuration again.
 const SIGNALS: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
 
 /// The longest time that another process of the daemon may take to end.
