@@ -28,6 +28,7 @@ use libbpf_rs::{MapHandle, MapType};
 
 use crate::error::{Error, Result};
 use crate::kernel::segment::Segment;
+use crate::kernel::sys;
 
 /// The maps that a program of the core uses; the state is the subscription's own.
 #[derive(Clone, Copy, Debug)]
@@ -150,32 +151,31 @@ pub(crate) fn load_answer(
     load(object, maps, Kind::Answer)
 }
 
-/// Executes the steps that are needed once before programs are loaded, for a process that can no
-/// longer read the kernel's types when the first program arrives.
-///
-/// # Errors
-/// Those of the kernel.
-pub fn prepare() -> Result<()> {
-    // Without the socket's tracepoint no filter runs early.
-    let _ = SOCKET.id();
-    DISPATCHER.id().map(|_| ())
-}
-
-/// A tracepoint on which handlers are. The kernel's id of it is cached, since the lookup takes
-/// milliseconds.
-struct Tracepoint {
+/// A tracepoint on which handlers are. The kernel's id of it is cached, since a search of the
+/// kernel's types takes milliseconds.
+pub(crate) struct Tracepoint {
     name: &'static CStr,
     known: OnceLock<u32>,
 }
 
-static DISPATCHER: Tracepoint = Tracepoint::named(c"bpf_trigger_tp");
-static SOCKET: Tracepoint = Tracepoint::named(c"sk_data_ready");
+pub(crate) static DISPATCHER: Tracepoint = Tracepoint::named(c"bpf_trigger_tp");
+pub(crate) static SOCKET: Tracepoint = Tracepoint::named(c"sk_data_ready");
 
 impl Tracepoint {
     const fn named(name: &'static CStr) -> Tracepoint {
         Tracepoint {
             name,
             known: OnceLock::new(),
+        }
+    }
+
+    /// Takes the id from a program that is on the tracepoint.
+    pub(crate) fn learn(&self, program: BorrowedFd<'_>) {
+        if self.known.get().is_none()
+            && let Ok(info) = sys::program_info(program)
+            && info.attach_btf_id != 0
+        {
+            let _ = self.known.set(info.attach_btf_id);
         }
     }
 
@@ -225,10 +225,7 @@ fn load(
     let begin = Instant::now();
     match offer(&instructions, kind, None, None) {
         Ok(program) => Ok(Ok(program)),
-        Err(source)
-            if source.kind() == io::ErrorKind::PermissionDenied
-                && !crate::kernel::sys::may_host() =>
-        {
+        Err(source) if source.kind() == io::ErrorKind::PermissionDenied && !sys::may_host() => {
             Err(Error::Denied {
                 action: "loading an E-code program",
                 privilege: "CAP_BPF and CAP_PERFMON (or root)",
@@ -520,7 +517,7 @@ impl Trial {
     /// The number of runs so far and their time, ns, which the kernel counts while its statistics
     /// are enabled.
     pub fn counted(&self) -> Result<(u64, u64)> {
-        let info = crate::kernel::sys::program_info(self.program())?;
+        let info = sys::program_info(self.program())?;
         Ok((info.run_cnt, info.run_time_ns))
     }
 

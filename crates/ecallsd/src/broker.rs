@@ -21,7 +21,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ecalls_abi::message::{MESSAGE_MAX, REFUSED_LIMIT, Refused, Request};
-use ecalls_kernel::activation::Host;
 use ecalls_kernel::core::Core;
 use ecalls_kernel::now_ns;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -41,6 +40,7 @@ use crate::notify::Notify;
 use crate::policy::{self, Policy};
 use crate::quota::Ledger;
 use crate::relay::{DEALT_WITH, Kind, Packet, Relay, UserRate, Why};
+use crate::request::activations::Blocking;
 use crate::request::{self, Context};
 use crate::retired::Retired;
 use crate::subordinate::{IdRange, Subordinates};
@@ -84,7 +84,7 @@ pub struct Asked {
 #[derive(Debug)]
 pub struct Shared {
     core: Arc<Core>,
-    activations: Result<Arc<Host>, String>,
+    blocking: Blocking,
     ledger: Ledger,
     users: Mutex<Users>,
     figures: Mutex<DaemonFigures>,
@@ -113,14 +113,14 @@ pub struct Broker {
     notify: Notify,
     log: Handle,
     lines: Limiter<(u32, &'static str)>,
+    /// Parts of the core that the kernel's verifier refused, as far as the log says so.
+    refused_parts: HashSet<&'static str>,
 }
 
 /// The parts of a broker.
 #[derive(Debug)]
 pub struct Parts {
     pub core: Arc<Core>,
-    /// What sees threads of clients block; the reason if this kernel has none.
-    pub activations: Result<Arc<Host>, String>,
     /// The broker's end of the connection to the door.
     pub relay: Relay,
     pub compiler: Compiler,
@@ -166,7 +166,7 @@ impl Shared {
                 view.count.add(&stat.count);
             }
         }
-        let threads = self.activations.as_ref().ok();
+        let threads = self.blocking.loaded();
         let threads = threads.map(|host| ThreadFigures {
             runtimes: host.runtimes(),
             blocks: host.blocks().unwrap_or_default(),
@@ -189,7 +189,7 @@ impl Broker {
             users: Mutex::new(Users::new(Arc::clone(&parts.core))),
             figures: Mutex::default(),
             core: parts.core,
-            activations: parts.activations,
+            blocking: Blocking::default(),
         });
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let readable = EventFlags::IN;
@@ -217,6 +217,7 @@ impl Broker {
             notify: Notify::of_environment(),
             log: parts.log,
             lines: Limiter::new(LINES, LINES_PERIOD_NS),
+            refused_parts: HashSet::new(),
         };
         broker.tell_rates(&parts.config)?;
         broker.tell_subordinates()?;
@@ -442,7 +443,7 @@ impl Broker {
             policy: &self.policy,
             ledger: &self.shared.ledger,
             users: &mut users,
-            activations: &self.shared.activations,
+            blocking: &self.shared.blocking,
             retired: &mut self.retired,
             client,
         };
@@ -476,6 +477,15 @@ impl Broker {
             Err(_) => {
                 self.end(number, "it closed its connection")?;
                 Ok(true)
+            }
+        }
+    }
+
+    /// Writes to the log which parts of the core the kernel's verifier has refused meanwhile.
+    fn tell_refused_parts(&mut self) {
+        for (part, why) in self.shared.core.refused() {
+            if self.refused_parts.insert(part) {
+                warn!("the kernel refused {part}: {why}");
             }
         }
     }

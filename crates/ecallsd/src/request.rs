@@ -16,7 +16,6 @@ use std::sync::Arc;
 use ecalls_abi::message::{
     Answer, Done, REFUSED_DENIED, REFUSED_INVALID, REFUSED_QUOTA, Refused, Request,
 };
-use ecalls_kernel::activation::Host;
 use ecalls_kernel::core::Core;
 use ecalls_kernel::refusal;
 
@@ -80,8 +79,7 @@ pub struct Context<'a> {
     pub policy: &'a Policy,
     pub ledger: &'a Ledger,
     pub users: &'a mut Users,
-    /// What sees threads of clients block; the reason if this kernel has none.
-    pub activations: &'a std::result::Result<Arc<Host>, String>,
+    pub blocking: &'a activations::Blocking,
     /// Memory of closed channels.
     pub retired: &'a mut Retired,
     pub client: &'a mut Client,

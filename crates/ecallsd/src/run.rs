@@ -2,7 +2,8 @@
 //!
 //! 1. the configuration is read, so that an error in it changes nothing;
 //! 2. the socket is opened, which detects another daemon before anything is loaded;
-//! 3. the core is loaded, unless another program hosts one;
+//! 3. the core is loaded, unless another program hosts one, but its parts only if they need
+//!    privileges that are given up: a client's first need of them loads the others;
 //! 4. the door is started: this program again, with the socket and one end of the relay as its
 //!    standard input and output, and without privileges;
 //! 5. the compiler is started in the same way, with its two sockets to the broker;
@@ -19,7 +20,6 @@ use std::time::{Duration, Instant};
 
 use caps::CapSet;
 use ecalls_abi::message::MESSAGE_DESCRIPTORS;
-use ecalls_kernel::activation::Host;
 use ecalls_kernel::core::Core;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
@@ -208,15 +208,6 @@ fn host(
     }
     let (wake, asked) = listen_to_signals().map_err(Error::os("listening to signals"))?;
     let core = Arc::new(open_core()?);
-    let activations = Host::load()
-        .map(Arc::new)
-        .map_err(|error| error.to_string());
-    if let Err(why) = &activations {
-        warn!("no client's user-level threads are seen to block: {why}");
-    }
-    for (part, why) in core.refused() {
-        warn!("the kernel refused {part}: {why}");
-    }
     let counters = metrics::Listener::open(&config.metrics.listen)
         .map_err(Error::os("listening for readers of the counters"))?;
     let (ours, theirs) = Relay::pair().map_err(Error::os("making the relay"))?;
@@ -227,12 +218,9 @@ fn host(
         Compiler::pair().map_err(Error::os("making the ways to the compiler"))?;
     let mut keeper = start(args, command, "--compiler", (jobs, control), names)
         .map_err(Error::os("starting the compiler"))?;
-    // The kernel's types cannot be read after the sandbox is closed.
-    ecalls_kernel::ecode::prepare()?;
     enter_sandbox(args, &config, &config_path)?;
     let parts = Parts {
         core,
-        activations,
         relay: ours,
         compiler,
         wake,

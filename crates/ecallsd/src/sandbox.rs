@@ -4,7 +4,7 @@
 //! | | broker | door | compiler |
 //! |---|---|---|---|
 //! | capabilities | CAP_BPF, CAP_PERFMON | none | none |
-//! | files | configuration, users, groups, lock, list of CPUs | none | none |
+//! | files | configuration, users, groups, lock, list of CPUs, kernel's types | none | none |
 //! | network | none (the counters' socket is open before) | none | none |
 //! | memory | | | 128 MiB ([`cap::MEMORY`]) |
 //! | system calls | [`syscalls::broker`] | [`syscalls::door`] | [`syscalls::keeper`] |
@@ -39,6 +39,9 @@ use crate::subordinate;
 /// Descriptors of the compiler: its two sockets, standard error, its worker's process, and a few
 /// more.
 const KEEPER_DESCRIPTORS: u64 = 32;
+
+/// The kernel's types, by which a part of the core is fitted to this kernel when it is loaded.
+const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
 /// The newest version of Landlock that is used; an older kernel enforces what it supports.
 const LANDLOCK: ABI = ABI::V6;
@@ -89,13 +92,15 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// The broker's. `lock` and `sockets` are its paths.
+    /// The broker's: with it the broker can still load parts of the core. `lock` and `sockets` are
+    /// its paths.
     pub fn broker(descriptors: u64, lock: &Path, sockets: Vec<PathBuf>, config: &Path) -> Sandbox {
         let mut read: Vec<PathBuf> = [
             "/etc/passwd",
             "/etc/group",
             subordinate::PATH,
             "/sys/devices/system/cpu",
+            KERNEL_TYPES,
         ]
         .map(PathBuf::from)
         .into();

@@ -31,7 +31,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 pub use self::compiled::{Handler, Parts, asks, early_word};
 pub(crate) use self::variables::{STATE_NAME, Variables, take_over};
 use crate::core::Core;
-use crate::ecode::{Maps, Refusal, load_early, load_handler};
+use crate::ecode::{DISPATCHER, Maps, Refusal, SOCKET, load_early, load_handler};
 use crate::error::{Error, Result};
 use crate::kernel::link::Link;
 use crate::kernel::objects::Role;
@@ -183,6 +183,7 @@ fn place_early(
     handler: &Handler,
     memory: Option<&Variables>,
 ) -> Result<()> {
+    SOCKET.learn(core.program("socket_ready")?);
     let program = load_by(core, handler, memory, None, load_early)?;
     put(core, EARLY, 2 * index + place, &program)
 }
@@ -207,6 +208,7 @@ pub(crate) fn load(
     memory: Option<&Variables>,
     sinks: Option<BorrowedFd<'_>>,
 ) -> Result<OwnedFd> {
+    DISPATCHER.learn(core.program("deliver")?);
     load_by(core, handler, memory, sinks, load_handler)
 }
 

@@ -59,7 +59,7 @@ impl Core {
             }
             load(&lock, alive, HOST_DAEMON)?
         };
-        core.complete()?;
+        core.preload()?;
         Ok(core)
     }
 }

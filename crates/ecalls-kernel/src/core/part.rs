@@ -13,12 +13,14 @@
 //! loaded. The ids are recorded before the sign is given: a sign never belongs to a part which is
 //! still being loaded, and a process that ends meanwhile leaves ids without a sign.
 //!
-//! A daemon loads the parts that clients can need before it gives up the right to read files
-//! ([`Core::complete`]). Its guests open those, load none, and give no sign.
+//! A daemon loads a part when a client first needs it, as other hosts do. Before it gives up its
+//! privileges it loads what it could not load later ([`Core::preload`]). Its guests open what the
+//! daemon has loaded, load nothing, and give no sign.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ecalls_abi::service::Host;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -120,25 +122,32 @@ struct Part {
 
 /// The parts of a core, by the name of the object file.
 #[derive(Debug)]
-pub(crate) struct Parts(HashMap<&'static str, Part>);
+pub(crate) struct Parts {
+    all: HashMap<&'static str, Part>,
+    /// Time that this program has taken to load parts, ns.
+    loading_ns: AtomicU64,
+}
 
 impl Parts {
     /// No part is loaded yet.
     pub(crate) fn new() -> Parts {
         let parts = OBJECTS.iter().filter(|object| object.is_part);
-        Parts(parts.map(|part| (part.name, Part::default())).collect())
+        Parts {
+            all: parts.map(|part| (part.name, Part::default())).collect(),
+            loading_ns: AtomicU64::new(0),
+        }
     }
 
     /// Records the reason for which this kernel has no such part.
     fn lacks(&self, part: &'static str, lack: Lack) {
-        if let Some(part) = self.0.get(part) {
+        if let Some(part) = self.all.get(part) {
             let _ = part.lack.set(lack);
         }
     }
 
     /// The parts that the verifier refused, with its reasons.
     pub(crate) fn refused(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.0
+        self.all
             .iter()
             .filter_map(|(name, part)| match part.lack.get() {
                 Some(Lack::Refused(why)) => Some((*name, why.as_str())),
@@ -148,7 +157,7 @@ impl Parts {
 
     /// The programs of the loaded parts.
     pub(crate) fn programs(&self) -> impl Iterator<Item = (&'static str, &OwnedFd)> {
-        let here = self.0.values().filter_map(|part| part.loaded.get());
+        let here = self.all.values().filter_map(|part| part.loaded.get());
         here.flat_map(|loaded| loaded.programs.iter().map(|(name, fd)| (*name, fd)))
     }
 }
@@ -169,7 +178,7 @@ impl Core {
     }
 
     fn take_part(&self, name: &'static str, may_load: bool) -> Result<Option<&Loaded>> {
-        let part = self.parts.0.get(name);
+        let part = self.parts.all.get(name);
         let part = part.ok_or(Error::Closed("a part of the core"))?;
         if let Some(loaded) = part.loaded.get() {
             return Ok(Some(loaded));
@@ -223,7 +232,21 @@ impl Core {
         }
     }
 
+    /// Time that this program has taken so far to load parts, whoever needed them, ns.
+    pub fn loading_ns(&self) -> u64 {
+        self.parts.loading_ns.load(Ordering::Relaxed)
+    }
+
     fn load_part(&self, object: &'static Object) -> Result<Loaded> {
+        let begin_ns = sys::now_ns();
+        let loaded = self.load_and_set_up(object);
+        let passed_ns = sys::now_ns().saturating_sub(begin_ns);
+        let total = &self.parts.loading_ns;
+        total.fetch_add(passed_ns, Ordering::Relaxed);
+        loaded
+    }
+
+    fn load_and_set_up(&self, object: &'static Object) -> Result<Loaded> {
         let loaded = load::object(object, self.cpus(), &self.maps)?;
         assert!(
             loaded
@@ -256,7 +279,17 @@ impl Core {
         Ok(())
     }
 
-    /// Loads all parts that clients can need, and the best mechanism of the fast call: for a
+    /// Loads what a daemon cannot load once it has only CAP_BPF and CAP_PERFMON: the best mechanism
+    /// of the fast call, and the lane, which needs CAP_NET_ADMIN and which guests open.
+    ///
+    /// # Errors
+    /// Those of the fast call.
+    pub(crate) fn preload(&self) -> Result<()> {
+        self.fast_call()?;
+        self.need(objects::find("lane"))
+    }
+
+    /// Loads all parts that subscribers can need, and the best mechanism of the fast call: for a
     /// process that gives up the privileges which loading needs.
     ///
     /// # Errors
@@ -266,18 +299,26 @@ impl Core {
         let mechanism = [FastCall::Security, FastCall::Prctl, FastCall::Setsockopt];
         for object in OBJECTS.iter().filter(|object| object.is_part) {
             let is_mechanism = mechanism.iter().any(|call| call.object() == object.name);
-            // No client can measure, and its programs are a fifth of the verifier's work.
+            // No subscriber can measure, and its programs are a fifth of the verifier's work.
             let is_useless = object.name == "measure";
             if is_mechanism || is_useless || (object.name == "pinned" && has_resilient_lock()) {
                 continue;
             }
-            match self.part(object.name) {
-                Ok(_) => {}
-                Err(_) if object.optional => self.parts.lacks(object.name, Lack::Unsupported),
-                Err(error) => return Err(error),
-            }
+            self.need(object)?;
         }
         Ok(())
+    }
+
+    /// Loads a part if this kernel supports it; its lack is an error unless the part is optional.
+    fn need(&self, object: &'static Object) -> Result<()> {
+        match self.part(object.name) {
+            Ok(_) => Ok(()),
+            Err(_) if object.optional => {
+                self.parts.lacks(object.name, Lack::Unsupported);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 

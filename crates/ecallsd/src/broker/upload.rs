@@ -259,10 +259,13 @@ impl Broker {
             self.end(connection, "its process runs another program now")?;
             return self.done(connection);
         }
-        let begin_ns = now_ns();
+        let (begin_ns, loading_ns) = (now_ns(), self.shared.core.loading_ns());
         let result = self.with(connection, |context| upload::finish(context, plan));
-        // The time includes the kernel's verifier.
-        self.spend(account, now_ns().saturating_sub(begin_ns));
+        // The time includes the kernel's verifier, but not for parts of the core: all users have
+        // those.
+        let loading_ns = self.shared.core.loading_ns().saturating_sub(loading_ns);
+        let passed_ns = now_ns().saturating_sub(begin_ns);
+        self.spend(account, passed_ns.saturating_sub(loading_ns));
         match result {
             Some(result) => self.reply_late(connection, serial, result),
             None => self.done(connection),
@@ -297,6 +300,7 @@ impl Broker {
             self.end(connection, "its process runs another program now")?;
             return Ok(true);
         }
+        self.tell_refused_parts();
         let refused = result.is_err();
         self.shared.count(|figures| {
             figures.requests += 1;

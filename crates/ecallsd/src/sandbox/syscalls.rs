@@ -112,10 +112,13 @@ const SOCKETS: &[c_long] = &[
 
 /// Further calls of the broker.
 const BROKER: &[c_long] = &[
+    libc::SYS_capget,
     libc::SYS_connect,
+    libc::SYS_dup3,
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
+    libc::SYS_faccessat2,
     libc::SYS_flock,
     libc::SYS_fstat,
     libc::SYS_getdents64,
@@ -125,6 +128,7 @@ const BROKER: &[c_long] = &[
     libc::SYS_getuid,
     libc::SYS_lseek,
     libc::SYS_membarrier,
+    libc::SYS_memfd_create,
     libc::SYS_mlock,
     libc::SYS_newfstatat,
     libc::SYS_openat,
@@ -143,8 +147,9 @@ const BROKER_OLDER: &[c_long] = &[libc::SYS_unlink, libc::SYS_readlink];
 const BROKER_OLDER: &[c_long] = &[];
 
 /// Commands of bpf(2) that the broker needs after the core is loaded: maps of channels and
-/// handlers, loading handlers, running the core's programs, attaching and describing. Pinning is
-/// not permitted, nor is opening objects of others by id.
+/// handlers, loading handlers and parts of the core, running the core's programs, attaching and
+/// describing. Pinning is not permitted, nor is opening objects of others by id: libbpf tries to
+/// list the types of modules, which the kernel refuses without CAP_SYS_ADMIN.
 const BPF_COMMANDS: &[u32] = &[
     libbpf::MAP_CREATE,
     libbpf::MAP_LOOKUP_ELEM,
@@ -155,10 +160,13 @@ const BPF_COMMANDS: &[u32] = &[
     libbpf::PROG_TEST_RUN,
     libbpf::OBJ_GET_INFO_BY_FD,
     libbpf::RAW_TRACEPOINT_OPEN,
+    libbpf::BTF_LOAD,
     libbpf::MAP_FREEZE,
+    libbpf::BTF_GET_NEXT_ID,
     libbpf::LINK_CREATE,
     libbpf::ITER_CREATE,
     libbpf::LINK_DETACH,
+    libbpf::PROG_BIND_MAP,
 ];
 
 /// Numbers from linux/bpf.h, which never change.
@@ -172,10 +180,13 @@ mod libbpf {
     pub(super) const PROG_TEST_RUN: u32 = 10;
     pub(super) const OBJ_GET_INFO_BY_FD: u32 = 15;
     pub(super) const RAW_TRACEPOINT_OPEN: u32 = 17;
+    pub(super) const BTF_LOAD: u32 = 18;
     pub(super) const MAP_FREEZE: u32 = 22;
+    pub(super) const BTF_GET_NEXT_ID: u32 = 23;
     pub(super) const LINK_CREATE: u32 = 28;
     pub(super) const ITER_CREATE: u32 = 33;
     pub(super) const LINK_DETACH: u32 = 34;
+    pub(super) const PROG_BIND_MAP: u32 = 35;
 }
 
 /// prctl: the name of a thread, and the name of memory that glibc maps.

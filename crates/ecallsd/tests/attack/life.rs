@@ -30,6 +30,7 @@ pub(crate) const ROLES: Roles = &[
     ("busy", be_busy),
     ("survivor", survive),
     ("greedy", be_greedy),
+    ("needy", need_everything),
 ];
 
 /// How often a client is killed.
@@ -212,6 +213,24 @@ fn daemon_short_of_descriptors_refuses_and_goes_on() {
     log.check();
 }
 
+/// Parts of the core that the daemon loads when a client needs them, and a program of each.
+const NEEDED: &[(&str, &str)] = &[
+    ("handler", "handler_count"),
+    ("thread", "pump_run"),
+    ("signal", "signal_verdict"),
+    ("signal_task", "signal_wait"),
+    ("socket", "socket_ready"),
+    ("timer", "timer_setup"),
+    ("task", "task_exit"),
+    ("sched", "sched_switched"),
+    ("downcall_switch", "downcall_switch"),
+    ("net", "net_state"),
+    ("disk", "disk_issue"),
+    ("memory", "memory_victim"),
+    ("cgroup", "sample_start"),
+    ("effect", "effects"),
+];
+
 /// Calls that are not in the lists are made and written to the kernel's log. Done by the suite's
 /// liveliest roles.
 fn daemon_makes_no_system_call_beyond_its_lists() {
@@ -222,7 +241,8 @@ fn daemon_makes_no_system_call_beyond_its_lists() {
     let mut daemon = daemon::start_by(command, "");
     let pids = daemon.processes();
     let since = audited(&pids).len();
-    let roles: [(&str, &[&str]); 6] = [
+    let roles: [(&str, &[&str]); 7] = [
+        ("runtime", &[]),
         ("random messages", &["3"]),
         ("descriptors", &[]),
         ("in flight", &[]),
@@ -230,9 +250,22 @@ fn daemon_makes_no_system_call_beyond_its_lists() {
         ("busy", &["20"]),
         ("connects", &[]),
     ];
+    let mut needy = start("needy", 0, &[]);
+    needy.hear();
+    let loaded = ecalls_kernel::residue();
+    for (part, program) in NEEDED {
+        let is_there = loaded.iter().any(|(_, name)| name == program);
+        let is_new = *part == "signal_task" && !ecalls_kernel::probe::sends_signals();
+        assert!(is_there || is_new, "{part} was not loaded for a client");
+    }
+    needy.end();
     for (role, arguments) in roles {
         let mut actor = start(role, new_user(), arguments);
-        actor.hear();
+        if role == "runtime" {
+            assert_eq!(actor.ask("told"), "told");
+        } else {
+            actor.hear();
+        }
         actor.end();
     }
     crate::scene::users();
@@ -266,6 +299,33 @@ fn be_busy(stage: &mut Stage) {
         }
     }
     stage.done();
+}
+
+/// Needs every part of the core that a client can need.
+fn need_everything(stage: &mut Stage) {
+    ecalls_kernel::signal::ignore(40).expect("a signal's number");
+    let need = || -> ecalls::Result<Vec<ecalls::Subscription>> {
+        let ecalls = Ecalls::open()?;
+        let channel = ecalls.channel().ring(64).defer_switch().open()?;
+        let sample = ecalls::Handler::Sample { one_in: 1 };
+        let timer = ecalls.subscribe("timer")?.handler(&sample).thread(&sample);
+        let mut all = vec![
+            timer.memory(&channel).install()?,
+            ecalls.subscribe("task")?.signal(40).install()?,
+            ecalls
+                .subscribe("task")?
+                .ecode("count(0); return 1;")
+                .memory(&channel)
+                .install()?,
+        ];
+        for service in ["socket", "sched", "net", "disk", "memory", "cpu"] {
+            all.push(ecalls.subscribe(service)?.memory(&channel).install()?);
+        }
+        Ok(all)
+    };
+    let all = need().unwrap_or_else(|error| panic!("{error}"));
+    stage.say(all.len());
+    stage.hear();
 }
 
 fn use_everything(round: u64) -> ecalls::Result<()> {

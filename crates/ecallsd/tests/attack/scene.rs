@@ -127,10 +127,16 @@ impl Scene {
             *shared = None;
             let before = ecalls_kernel::residue();
             let new = daemon::start("");
-            // Allocations that are made once have been made then.
+            // What is loaded and allocated once is there then.
             let mut first = Victim::start(new_user());
             first.report();
             first.end();
+            let mut needy = start("needy", 0, &[]);
+            needy.hear();
+            needy.end();
+            let mut runtime = start("runtime", new_user(), &[]);
+            assert_eq!(runtime.ask("told"), "told");
+            runtime.end();
             *shared = Some((new, before));
         }
         let usage = at_rest(&shared.as_ref().expect("started").0);
