@@ -440,8 +440,9 @@ fn join(
     // A thread's panic ends in its own stack, before this.
     let _ = handle.join();
     if !result.is_null() {
+        // Old programs pass the address of an `int`.
         // SAFETY: the caller's variable.
-        unsafe { *result = record.result.load(Ordering::Acquire) };
+        unsafe { result.write_unaligned(record.result.load(Ordering::Acquire)) };
     }
     // SAFETY: once, as the handle was there.
     unsafe { record.release() };

@@ -55,6 +55,7 @@ pub(crate) fn make_ready(thread: Arc<Thread>, why: Why) {
             let activation = entered.activation().unwrap_or(activation);
             activation.make_ready_here(thread, why);
         }
+        None if why == Why::Created => shared.inject(thread, Why::Started),
         None => shared.inject(thread, why),
     }
 }

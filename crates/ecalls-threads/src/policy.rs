@@ -18,8 +18,10 @@ use crate::thread::Thread;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Why {
-    /// It was created.
+    /// A thread of the processor has created it.
     Created,
+    /// A kernel thread outside of the runtime has created it.
+    Started,
     /// It gave up its processor and could go on.
     Yielded,
     /// What it waited for has happened: a lock, a time, another thread's end.
@@ -113,6 +115,7 @@ pub trait Policy: Debug + Send + Sync + 'static {
 
 /// The default: each processor has a queue; a thread that becomes ready is its last, except that a
 /// thread that was just created is the next, since what its creator has written is in the cache.
+/// Those that were created outside of the runtime begin in that order, as kernel threads do.
 /// A processor without threads takes half of another one's.
 #[derive(Debug)]
 pub struct RoundRobin {

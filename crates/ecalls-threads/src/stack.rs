@@ -31,7 +31,8 @@ const COLOUR_BYTES: usize = 192;
 /// each allocation of a thread that has no room for an arena, and threads allocate when they run.
 const ROOM_BYTES: usize = 1 << 20;
 const THREAD_ROOM_BYTES: usize = 32 << 10;
-/// It is asked for them at the first of so many stacks that no thread has had.
+/// It is asked for them, and a core dump has these, at the first of so many stacks that no thread
+/// has had.
 const ROOM_PERIOD: u32 = 16;
 
 /// Whether the process may have `bytes` more of address space, and what so many threads allocate.
@@ -87,6 +88,9 @@ impl Stacks {
         // A huge page would give 16 threads memory for 2 MB. The kernel may not know them.
         // SAFETY: the mapping made above.
         let _ = unsafe { madvise(start, bytes, Advice::LinuxNoHugepage) };
+        // A core dump of a process would have all stacks that there may be.
+        // SAFETY: as above.
+        let _ = unsafe { madvise(start, bytes, Advice::LinuxDontDump) };
         Ok(Arc::new(Self {
             start: NonZeroUsize::new(start.expose_provenance()).ok_or(Error::Invalid {
                 what: "the address of the stacks",
@@ -117,11 +121,21 @@ impl Stacks {
         }
         if number.is_multiple_of(ROOM_PERIOD) {
             find_room(0, usize::try_from(number).unwrap_or(0))?;
+            self.dump(number);
         }
         let stack = self.stack(number);
         stack.guard()?;
         idle.fresh += 1;
         Ok(stack)
+    }
+
+    /// Has a core dump the stacks from that number on, as many as are looked after at once.
+    fn dump(&self, first: u32) {
+        let first = usize::try_from(first).unwrap_or(0);
+        let count = (self.most - first).min(ROOM_PERIOD as usize);
+        let start = ptr::with_exposed_provenance_mut(self.start.get() + first * self.size);
+        // SAFETY: stacks of the mapping that no thread has had.
+        let _ = unsafe { madvise(start, count * self.size, Advice::LinuxDoDump) };
     }
 
     /// Whether there is room for a kernel thread with a stack of `bytes`, beside the threads.
@@ -213,7 +227,37 @@ unsafe impl corosensei::stack::Stack for Stack {
 mod tests {
     use corosensei::stack::Stack as _;
 
-    use super::Stacks;
+    use super::{ROOM_PERIOD, Stacks};
+
+    /// Whether a core dump of this process leaves out what is at an address.
+    fn is_left_out(address: usize) -> bool {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_in_it = false;
+        for line in maps.lines() {
+            let range = line
+                .split(' ')
+                .next()
+                .and_then(|range| range.split_once('-'));
+            let parse = |text| usize::from_str_radix(text, 16);
+            if let Some((Ok(from), Ok(to))) = range.map(|(from, to)| (parse(from), parse(to))) {
+                is_in_it = (from..to).contains(&address);
+            } else if is_in_it && let Some(flags) = line.strip_prefix("VmFlags:") {
+                return flags.split(' ').any(|flag| flag == "dd");
+            }
+        }
+        panic!("nothing is mapped there");
+    }
+
+    /// A runtime of four million threads would else be 512 GB of a core dump.
+    #[test]
+    fn a_core_dump_has_the_stacks_that_threads_had() {
+        let stacks = Stacks::new(64 << 10, 64).unwrap();
+        let taken: Vec<_> = (0..=ROOM_PERIOD).map(|_| stacks.take().unwrap()).collect();
+        for stack in &taken {
+            assert!(!is_left_out(stack.range().0), "{stack:?}");
+        }
+        assert!(is_left_out(stacks.stack(3 * ROOM_PERIOD).range().0));
+    }
 
     #[test]
     fn a_stack_is_recycled_last_in_first_out() {

@@ -43,6 +43,41 @@ fn a_processor_runs_others_while_one_blocks() {
     assert!(start.elapsed() < Duration::from_secs(3), "{stats:?}");
 }
 
+/// Programs rely on it, since kernel threads do so: the first one sets up what the second one uses.
+#[test]
+fn threads_that_are_created_outside_begin_in_that_order() {
+    let runtime = Runtime::builder().processors(1).start().unwrap();
+    let (began, may_end) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let (tells, waits) = (Arc::clone(&began), Arc::clone(&may_end));
+    let first = runtime
+        .spawn(move || {
+            tells.store(true, Ordering::SeqCst);
+            while !waits.load(Ordering::SeqCst) {
+                std::hint::spin_loop();
+            }
+        })
+        .unwrap();
+    while !began.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let threads: Vec<_> = (0..10)
+        .map(|i| {
+            let order = Arc::clone(&order);
+            runtime.spawn(move || order.lock().push(i)).unwrap()
+        })
+        .collect();
+    may_end.store(true, Ordering::SeqCst);
+    first.join().unwrap();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(*order.lock(), (0..10).collect::<Vec<_>>());
+}
+
 /// Whatever it does in a call, and without a processor: what it waits for is waited for there.
 #[test]
 fn a_thread_in_a_call_stays_in_its_kernel_thread() {
