@@ -268,8 +268,7 @@ fn check_try_that_the_kernel_ends() {
     let mut trial = Running::start(&mut command);
     let mut told = trial.complaints();
     told.find("ours schedules", PATIENCE);
-    // SysRq-S ends every scheduler of sched_ext.
-    std::fs::write("/proc/sysrq-trigger", "S").expect("root may");
+    limit::eject_scheduler();
     told.find("ended the scheduler", PATIENCE);
     let output = trial.output(PATIENCE);
     assert_eq!(output.status.code(), Some(1));

@@ -1,6 +1,9 @@
 //! `ecalls threads` shows a runtime of this process. Needs neither a core nor privileges; with
 //! root it also sees what an ordinary user gets, and with ECALLS_TEST_ROOT=1 the kernel side.
 
+#[path = "threads/scheduler.rs"]
+mod scheduler;
+
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;

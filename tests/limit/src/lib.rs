@@ -45,6 +45,20 @@ pub fn compute_until(mut done: impl FnMut() -> bool) {
     }
 }
 
+/// Has the kernel end whatever scheduler of sched_ext runs, by SysRq-S. `tools/kernel-log`
+/// complains about such an end unless it was announced in the kernel's log, for each once.
+///
+/// # Panics
+/// If it cannot: only root may.
+pub fn eject_scheduler() {
+    for (file, text) in [
+        ("/dev/kmsg", "ecalls-test: SysRq-S is meant\n"),
+        ("/proc/sysrq-trigger", "S"),
+    ] {
+        std::fs::write(file, text).unwrap_or_else(|error| panic!("{file}: {error}"));
+    }
+}
+
 /// A process, which is killed when this is dropped, and when the thread ends that started it.
 #[derive(Debug)]
 pub struct Running {
