@@ -53,6 +53,27 @@ const SCHEDULER_BYTES: usize = 96 << 10;
 /// Sleeping threads are looked at once in so many switches while others are ready.
 const TIMER_PERIOD: u32 = 16;
 
+/// Where a processor's words are: an activation has the same processor for as long as it lives, and
+/// looks at them several times in each switch.
+#[derive(Clone, Copy)]
+struct Place {
+    index: usize,
+    words: NonNull<Words>,
+    here: NonNull<Virtual>,
+    counts: NonNull<Counts>,
+}
+
+impl Place {
+    fn of(shared: &Shared, index: usize) -> Self {
+        Self {
+            index,
+            words: NonNull::from(shared.words(index)),
+            here: NonNull::from(shared.processor(index)),
+            counts: NonNull::from(shared.status.processor(index)),
+        }
+    }
+}
+
 /// What a kernel thread of a runtime needs.
 pub(crate) struct Activation {
     /// From 1.
@@ -60,6 +81,8 @@ pub(crate) struct Activation {
     shared: NonNull<Shared>,
     /// Its words in the page of `shared`.
     own: NonNull<ActivationWords>,
+    /// Its processor's, from the beginning of `main` on.
+    place: Cell<Place>,
     tid: AtomicU32,
     /// The thread that it executes, or that has blocked in it.
     current: UnsafeCell<Option<Arc<Thread>>>,
@@ -91,6 +114,7 @@ impl Activation {
             number,
             shared: NonNull::from(shared),
             own: NonNull::from(shared.words_of(number)),
+            place: Cell::new(Place::of(shared, 0)),
             tid: AtomicU32::new(0),
             current: UnsafeCell::new(None),
             turns: Cell::new(0),
@@ -128,21 +152,25 @@ impl Activation {
 
     #[inline]
     pub(crate) fn processor(&self) -> usize {
-        usize::try_from(self.own().processor.load(Ordering::Acquire)).unwrap_or(0)
+        self.place.get().index
     }
 
     #[inline]
     pub(crate) fn words(&self) -> &Words {
-        self.shared().words(self.processor())
+        // SAFETY: they are where they are for as long as `shared` exists.
+        unsafe { self.place.get().words.as_ref() }
     }
 
+    #[inline]
     pub(crate) fn here(&self) -> &Virtual {
-        self.shared().processor(self.processor())
+        // SAFETY: as above.
+        unsafe { self.place.get().here.as_ref() }
     }
 
     /// What others see of its processor.
     pub(crate) fn counts(&self) -> &Counts {
-        self.shared().status.processor(self.processor())
+        // SAFETY: as above.
+        unsafe { self.place.get().counts.as_ref() }
     }
 
     /// Others see that it does this.
@@ -261,6 +289,8 @@ impl Activation {
 
     /// The kernel thread's main function.
     pub(crate) fn main(&self) {
+        let index = usize::try_from(self.own().processor.load(Ordering::Acquire)).unwrap_or(0);
+        self.place.set(Place::of(self.shared(), index));
         self.shared().join(self.number);
         local::set(Some(NonNull::from(self)));
         let tid = gettid().as_raw_nonzero().get().cast_unsigned();
@@ -348,8 +378,8 @@ impl Activation {
         }
         if shared.has_injected() {
             self.go_home();
+            shared.take_injected(|thread, why| shared.policy.ready(at, Ready(thread), why));
         }
-        shared.take_injected(|thread, why| shared.policy.ready(at, Ready(thread), why));
         let sleep = shared.timers.earliest_ns() != NEVER;
         let wait = shared.descriptors.is_used() && !shared.has_keeper();
         if !sleep && !wait {
@@ -417,7 +447,8 @@ impl Activation {
     #[inline]
     fn run(&self, thread: Arc<Thread>) -> Option<Option<Ready>> {
         let index = self.processor();
-        self.shared().note_switch(index);
+        self.counts().note_switch();
+        self.shared().show_blocks(index);
         self.shared().status.note_turn(index, &self.tid, thread.id);
         self.expect(index);
         // SAFETY: see `Sync`.

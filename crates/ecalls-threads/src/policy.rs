@@ -183,6 +183,20 @@ impl RoundRobin {
     }
 
     fn own<R>(&self, at: &mut Processor<'_>, use_it: impl FnOnce(&mut Threads) -> R) -> R {
+        self.use_own(at, |threads, length| {
+            let result = use_it(threads);
+            length.store(threads.length(), Ordering::Relaxed);
+            result
+        })
+    }
+
+    /// The same for a use that leaves as many threads there as it has found.
+    #[inline]
+    fn use_own<R>(
+        &self,
+        at: &mut Processor<'_>,
+        use_it: impl FnOnce(&mut Threads, &AtomicU32) -> R,
+    ) -> R {
         let queue = &self.queues[at.index()];
         if self.runtime.load(Ordering::Relaxed) != at.runtime {
             let first = self
@@ -196,13 +210,7 @@ impl RoundRobin {
         }
         // SAFETY: `at` is the only one of its processor (see `Processor`) in the only runtime, and
         // its activations follow each other by words that synchronize (processor.rs).
-        unsafe {
-            queue.threads.own(|threads| {
-                let result = use_it(threads);
-                queue.length.store(threads.length(), Ordering::Relaxed);
-                result
-            })
-        }
+        unsafe { queue.threads.own(|threads| use_it(threads, &queue.length)) }
     }
 }
 
@@ -216,12 +224,18 @@ impl Policy for RoundRobin {
     }
 
     fn yielded(&self, at: &mut Processor<'_>, thread: Ready) -> Option<Ready> {
-        self.own(at, |threads| {
-            if threads.length() == 0 {
-                return Some(thread);
+        self.use_own(at, |threads, _| {
+            if threads.next.is_some() {
+                threads.queue.push_back(thread);
+                return threads.pop();
             }
+            // As many as before wait then.
+            threads.jumped = 0;
+            let Some(first) = threads.queue.pop_front() else {
+                return Some(thread);
+            };
             threads.queue.push_back(thread);
-            threads.pop()
+            Some(first)
         })
     }
 

@@ -228,9 +228,6 @@ impl Shared {
     }
 
     pub(crate) fn take_injected(&self, mut each: impl FnMut(Arc<Thread>, Why)) {
-        if !self.has_injected() {
-            return;
-        }
         loop {
             let first = {
                 let mut injected = self.injected.lock();
@@ -278,12 +275,6 @@ impl Shared {
     #[inline]
     pub(crate) fn is_told(&self) -> bool {
         self.page.kernel().is_some()
-    }
-
-    #[inline]
-    pub(crate) fn note_switch(&self, index: usize) {
-        self.status.processor(index).note_switch();
-        self.show_blocks(index);
     }
 
     /// Others see how often threads of a processor have blocked.
