@@ -53,7 +53,8 @@ pub use kernel::instance::{lock_path, relay_socket_path, socket_path};
 pub use kernel::interface::{ip4_of, sender};
 pub use kernel::peer::{has_read_all, peer_process, take_descriptors};
 pub use kernel::sys::{
-    descriptor_of, enable_statistics, is_root, map_ids, may_host, now_ns, pidfd, wait_readable,
+    descriptor_of, enable_statistics, is_root, map_ids, may_host, now_ns, pidfd, thread_ns,
+    wait_readable,
 };
 pub use kernel::worker::Worker;
 pub use kernel::{baseline, confined, objects, segment, signal};

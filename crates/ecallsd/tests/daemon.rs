@@ -451,7 +451,9 @@ fn hundreds_of_clients_come_and_go_and_leave_nothing() {
             .unwrap()
             .count()
     };
-    daemon.client(ALICE).channel();
+    let first = daemon.client(ALICE);
+    first.subscribe(first.channel());
+    drop(first);
     daemon.wait_for(ALICE, has_nothing);
     let before = open(daemon.pid());
     for round in 0..200 {

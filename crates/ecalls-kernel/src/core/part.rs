@@ -124,7 +124,7 @@ struct Part {
 #[derive(Debug)]
 pub(crate) struct Parts {
     all: HashMap<&'static str, Part>,
-    /// Time that this program has taken to load parts, ns.
+    /// Processor time that this program has taken to load parts, ns.
     loading_ns: AtomicU64,
 }
 
@@ -232,17 +232,17 @@ impl Core {
         }
     }
 
-    /// Time that this program has taken so far to load parts, whoever needed them, ns.
+    /// Processor time that this program has taken so far to load parts, whoever needed them, ns.
     pub fn loading_ns(&self) -> u64 {
         self.parts.loading_ns.load(Ordering::Relaxed)
     }
 
     fn load_part(&self, object: &'static Object) -> Result<Loaded> {
-        let begin_ns = sys::now_ns();
+        let begin_ns = sys::thread_ns();
         let loaded = self.load_and_set_up(object);
-        let passed_ns = sys::now_ns().saturating_sub(begin_ns);
+        let spent_ns = sys::thread_ns().saturating_sub(begin_ns);
         let total = &self.parts.loading_ns;
-        total.fetch_add(passed_ns, Ordering::Relaxed);
+        total.fetch_add(spent_ns, Ordering::Relaxed);
         loaded
     }
 

@@ -385,7 +385,16 @@ pub(crate) fn wait_for_readers() -> Result<()> {
 
 /// The current time, ns of CLOCK_MONOTONIC: the clock of every time in the contract.
 pub fn now_ns() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
+    clock_ns(ClockId::Monotonic)
+}
+
+/// The processor time of this thread, also in the kernel, ns.
+pub fn thread_ns() -> u64 {
+    clock_ns(ClockId::ThreadCPUTime)
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use ecalls_abi::message::{REFUSED_QUOTA, Request};
-use ecalls_kernel::{Error, now_ns};
+use ecalls_kernel::{Error, now_ns, thread_ns};
 use rustix::event::epoll;
 use tracing::warn;
 
@@ -259,13 +259,12 @@ impl Broker {
             self.end(connection, "its process runs another program now")?;
             return self.done(connection);
         }
-        let (begin_ns, loading_ns) = (now_ns(), self.shared.core.loading_ns());
+        let (begin_ns, before_ns) = (now_ns(), self.spent_ns());
         let result = self.with(connection, |context| upload::finish(context, plan));
-        // The time includes the kernel's verifier, but not for parts of the core: all users have
-        // those.
-        let loading_ns = self.shared.core.loading_ns().saturating_sub(loading_ns);
+        // The time includes the kernel's verifier; and the kernel may have waited.
         let passed_ns = now_ns().saturating_sub(begin_ns);
-        self.spend(account, passed_ns.saturating_sub(loading_ns));
+        let spent_ns = self.spent_ns().saturating_sub(before_ns);
+        self.spend(account, spent_ns.max(passed_ns / WAITING));
         match result {
             Some(result) => self.reply_late(connection, serial, result),
             None => self.done(connection),
@@ -313,6 +312,11 @@ impl Broker {
             refusal(*no.0)
         });
         self.reply(connection, serial, reply)
+    }
+
+    /// The broker's processor time, without that for parts of the core, which are for all users.
+    fn spent_ns(&self) -> u64 {
+        thread_ns().saturating_sub(self.shared.core.loading_ns())
     }
 
     fn spend(&self, account: u32, spent_ns: u64) {
