@@ -44,13 +44,12 @@ const REACHED: &[(&str, f64)] = &[
     ("ordinary_server_4_hogs", 0.85),
     ("ordinary_messages_thread_pipe", 0.85),
     ("ordinary_pipe", 0.85),
-    ("ordinary_semaphore_4_hogs", 0.65),
+    ("ordinary_semaphore_4_hogs", 0.7),
     ("ordinary_hogs_spread", 1.4),
     ("ordinary_fork_4_hogs", 0.75),
     ("ordinary_thread", 0.85),
     // They meet their goal, by less than a run may differ.
     ("ordinary_messages_thread_socket", 0.85),
-    ("ordinary_hogs", 0.85),
     // EEVDF's value is twice as high in some turns as in others.
     ("ordinary_store_4_hogs", 0.6),
     ("ordinary_store_4_hogs_p99", 2.1),
@@ -305,6 +304,9 @@ pub(super) fn measure(
     let of_class = |which: &&Which| !matches!(which, Which::RoundRobin) && !runs.is_empty();
     let schedulers: Vec<&Which> = schedulers.iter().filter(of_class).collect();
     let again = schedulers.first().filter(|_| schedulers.len() > 1);
+    // A piece of work has the same steps under each of them. Measured in each turn, it had 0.6 of
+    // them in some: other processors of the test machine were still busy then.
+    let work = Work::measure();
     for which in schedulers.iter().chain(again) {
         let Some(mut under) = start(which)? else {
             continue;
@@ -313,7 +315,6 @@ pub(super) fn measure(
             "{} programs, {seconds} s each, under {which}",
             runs.len()
         ));
-        let work = Work::measure();
         for run in runs {
             let seen = load::run(run.program.make, run.hogs, work, seconds)?;
             under.check()?;
