@@ -28,7 +28,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::core::{Core, load};
 use crate::error::{Error, Result};
 use crate::kernel::lock::{Alive, Subject, hold_parts};
-use crate::kernel::objects::{self, FastCall, MAPS, OBJECTS, Object, PROGRAMS, Role, part_with};
+use crate::kernel::objects::{
+    self, FastCall, MAP_LIST, MAPS, OBJECTS, Object, PROGRAMS, Role, part_with,
+};
 use crate::kernel::sys;
 use crate::probe::has_resilient_lock;
 
@@ -280,13 +282,15 @@ impl Core {
     }
 
     /// Loads what a daemon cannot load once it has only CAP_BPF and CAP_PERFMON: the best mechanism
-    /// of the fast call, and the lane, which needs CAP_NET_ADMIN and which guests open.
+    /// of the fast call, and the lane, which needs CAP_NET_ADMIN and which guests open; and what
+    /// the daemon itself needs, the list of the machine's maps.
     ///
     /// # Errors
     /// Those of the fast call.
     pub(crate) fn preload(&self) -> Result<()> {
         self.fast_call()?;
-        self.need(objects::find("lane"))
+        self.need(objects::find("lane"))?;
+        self.need(objects::find(MAP_LIST))
     }
 
     /// Loads all parts that subscribers can need, and the best mechanism of the fast call: for a
